@@ -1,0 +1,57 @@
+// Capture: all that the simulation of one segment yields. tracer/ writes it, runtime/ turns it into a CompiledEntry.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/guard.h"
+#include "graph/recipe.h"
+#include "graph/source.h"
+#include "graph/tensor_meta.h"
+
+namespace framejit::graph {
+
+// What a TensorMatch guard compares. The dispatch key set is LibTorch's raw word: it tells subclasses, layouts,
+// inference tensors and conjugate or negative bits apart.
+struct TensorFacts {
+  TensorMeta meta;
+  uint64_t key_set = 0;
+  ConstId python_type;
+  bool is_leaf_with_grad_fn_free = true;
+};
+
+// Where a frame stands when the segment ends.
+struct FrameExit {
+  ConstId code;
+  ConstId globals;
+  RecipeId function;      // unbound for the segment's own frame
+  uint32_t instruction;   // InstrIndex in the decoded code: runs next; for all but the innermost frame, the pending call
+  bool pending = false;   // the instruction is a call whose callee is the next FrameExit
+  std::vector<std::pair<uint32_t, RecipeId>> locals;  // slot in localsplus -> value, live ones only
+  std::vector<RecipeId> stack;                        // bottom first; below the operands of a pending call
+};
+
+enum class ExitKind : uint8_t { kReturn, kBreak };
+
+struct Capture {
+  Graph graph;
+  SourceTable sources;
+  GuardList guards;
+  std::vector<TensorFacts> tensor_facts;
+  std::vector<SourceId> input_sources;  // of the graph's inputs, in order
+  RecipeTable recipes;
+  std::vector<Effect> effects;          // in program order
+  ExitKind exit = ExitKind::kReturn;
+  RecipeId returned;                    // kReturn
+  std::vector<FrameExit> frames;        // kBreak: outermost (the segment's own) first
+  uint16_t stop_reason = 0;             // kBreak: row of tracer/stop_reasons.def
+  std::string stop_detail;
+  bool may_reach_python = false;        // the breaking instruction may run Python frames: the hook is wanted
+  std::string stop_location;            // file:line of the user's code
+};
+
+}  // namespace framejit::graph
