@@ -28,9 +28,9 @@ struct TensorFacts {
 struct FrameExit {
   ConstId code;
   ConstId globals;
-  RecipeId function;      // unbound for the segment's own frame
-  uint32_t instruction;   // InstrIndex in the decoded code: runs next; for all but the innermost frame, the pending call
-  bool pending = false;   // the instruction is a call whose callee is the next FrameExit
+  RecipeId function;     // unbound for the segment's own frame
+  uint32_t instruction;  // InstrIndex in the decoded code: runs next; for all but the innermost frame, the pending call
+  bool pending = false;  // the instruction is a call whose callee is the next FrameExit
   std::vector<std::pair<uint32_t, RecipeId>> locals;  // slot in localsplus -> value, live ones only
   std::vector<RecipeId> stack;                        // bottom first; below the operands of a pending call
 };
@@ -44,14 +44,14 @@ struct Capture {
   std::vector<TensorFacts> tensor_facts;
   std::vector<SourceId> input_sources;  // of the graph's inputs, in order
   RecipeTable recipes;
-  std::vector<Effect> effects;          // in program order
+  std::vector<Effect> effects;  // in program order
   ExitKind exit = ExitKind::kReturn;
-  RecipeId returned;                    // kReturn
-  std::vector<FrameExit> frames;        // kBreak: outermost (the segment's own) first
-  uint16_t stop_reason = 0;             // kBreak: row of tracer/stop_reasons.def
+  RecipeId returned;              // kReturn
+  std::vector<FrameExit> frames;  // kBreak: outermost (the segment's own) first
+  uint16_t stop_reason = 0;       // kBreak: row of tracer/stop_reasons.def
   std::string stop_detail;
-  bool may_reach_python = false;        // the breaking instruction may run Python frames: the hook is wanted
-  std::string stop_location;            // file:line of the user's code
+  bool may_reach_python = false;  // the breaking instruction may run Python frames: the hook is wanted
+  std::string stop_location;      // file:line of the user's code
 };
 
 }  // namespace framejit::graph

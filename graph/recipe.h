@@ -1,5 +1,6 @@
-// Recipes: how to build a Python value when a captured segment ends. Effects: what to change in the program's own objects.
-// Data only; replayed in runtime/. A recipe is built at most once in a replay, so equal ids mean the identical object.
+// Recipes: how to build a Python value when a captured segment ends. Effects: what to change in the program's own
+// objects. Data only; replayed in runtime/. A recipe is built at most once in a replay, so equal ids mean the identical
+// object.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +25,16 @@ enum class RecipeKind : uint8_t {
   kSlice,        // parts: start, stop, step
   kCell,         // parts: contents, or none for an empty cell
   kBoundMethod,  // parts: function, self
-  kFunction,     // parts: code, globals, name (qualname), defaults, kwdefaults, closure tuple, annotations; unset: kUnbound
+  kFunction,     // parts: code, globals, name (qualname), defaults, kwdefaults, closure tuple, annotations; unset:
+                 // kUnbound
   kObject,       // object: the type; parts: key, value ... of the instance dictionary. Made by the type's tp_new
                  // without arguments (object.__new__), filled without __setattr__
   kTypedTuple,   // object: a tuple subclass (namedtuple); parts: items
-  kTypedDict,    // object: a dict subclass; parts: n_items as constant-free count in `index`, then key, value ... of the
-                 // mapping, then key, value ... of the instance dictionary
-  kTypedList,    // object: a list subclass; index items, then instance dictionary
-  kCall,         // parts: callable, then positional arguments: only pure constructors (iterators from __reduce__)
-  kSetState,     // parts: object, state: obj.__setstate__(state), value is the object
+  kTypedDict,  // object: a dict subclass; parts: n_items as constant-free count in `index`, then key, value ... of the
+               // mapping, then key, value ... of the instance dictionary
+  kTypedList,  // object: a list subclass; index items, then instance dictionary
+  kCall,       // parts: callable, then positional arguments: only pure constructors (iterators from __reduce__)
+  kSetState,   // parts: object, state: obj.__setstate__(state), value is the object
 };
 
 struct Recipe {
@@ -71,23 +73,23 @@ class RecipeTable {
 };
 
 enum class EffectKind : uint8_t {
-  kSetAttr,      // target.name = value through object.__setattr__ (PyObject_GenericSetAttr)
-  kDelAttr,      // name
-  kTypeSetAttr,  // target is a type: type.__setattr__
-  kDictSet,      // target[key] = value on an exact dict or by PyObject_SetItem of a dict subclass's dict part
-  kDictDelete,   // key
-  kDictReplace,  // values: key, value ...: clear, then set in this order
-  kListReplace,  // values: all items: target[:] = items
-  kSetReplace,   // values: all items
-  kDequeReplace, // values: all items: clear, extend
-  kCellSet,      // target cell, value; unbound value: empty the cell
-  kCall,         // target: a callable; values: arguments: global-state setters such as torch._C._set_grad_enabled
+  kSetAttr,       // target.name = value through object.__setattr__ (PyObject_GenericSetAttr)
+  kDelAttr,       // name
+  kTypeSetAttr,   // target is a type: type.__setattr__
+  kDictSet,       // target[key] = value on an exact dict or by PyObject_SetItem of a dict subclass's dict part
+  kDictDelete,    // key
+  kDictReplace,   // values: key, value ...: clear, then set in this order
+  kListReplace,   // values: all items: target[:] = items
+  kSetReplace,    // values: all items
+  kDequeReplace,  // values: all items: clear, extend
+  kCellSet,       // target cell, value; unbound value: empty the cell
+  kCall,          // target: a callable; values: arguments: global-state setters such as torch._C._set_grad_enabled
 };
 
 struct Effect {
   EffectKind kind;
   RecipeId target;
-  RecipeId key;   // name or key
+  RecipeId key;  // name or key
   RecipeId value;
   std::vector<RecipeId> values;
 };
