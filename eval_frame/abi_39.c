@@ -1,0 +1,17 @@
+// CPython 3.9.
+#include <Python.h>
+#include <frameobject.h>
+
+#include "eval_frame/abi.h"
+#include "eval_frame/hook.h"
+
+static int frame_lasti(const PyFrameObject* frame) { return frame->f_lasti; }
+
+#include "eval_frame/heap_frame.inc.h"
+
+int framejit_is_traced(PyThreadState* tstate) { return tstate->use_tracing || tstate->tracing; }
+
+#include "eval_frame/evaluator_api.inc.h"
+
+#define FJ_MAX_NESTING 0
+#include "eval_frame/evaluator.inc.h"

@@ -1,0 +1,42 @@
+// 3.8 to 3.10: a frame is a PyFrameObject on the heap, which the caller of the evaluator clears. Before including this, abi_3x.c
+// includes frameobject.h and defines frame_lasti(frame).
+
+typedef PyFrameObject Frame;
+
+static PyCodeObject* frame_code(const Frame* frame) { return frame->f_code; }
+
+static void fill_view(Frame* frame, FramejitFrameView* view) {
+  view->code = frame->f_code;
+  view->globals = frame->f_globals;
+  view->builtins = frame->f_builtins;
+  view->function = NULL;
+  view->closure = NULL;
+  view->localsplus = frame->f_localsplus;
+  view->stack = frame->f_valuestack;
+  view->nlocalsplus = (int)(frame->f_valuestack - frame->f_localsplus);
+  view->lasti = frame_lasti(frame);
+  view->frame = frame;
+}
+
+static void dispose(PyThreadState* tstate, Frame* frame) {}
+
+int framejit_current_frame(FramejitFrameView* view) {
+  Frame* frame = _PyThreadState_UncheckedGet()->frame;
+  if (frame == NULL) return -1;
+  fill_view(frame, view);
+  return 0;
+}
+
+PyObject* framejit_frame_argument(const FramejitFrameView* view, int index) {
+  PyObject* value = view->localsplus[index];
+  const Py_ssize_t* cell_to_argument = view->code->co_cell2arg;
+  if (value != NULL || cell_to_argument == NULL) return value;
+  const Py_ssize_t ncells = PyTuple_GET_SIZE(view->code->co_cellvars);
+  for (Py_ssize_t i = 0; i < ncells; ++i)
+    if (cell_to_argument[i] == index) return PyCell_GET(view->localsplus[view->code->co_nlocals + i]);
+  return NULL;
+}
+
+int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }
+
+#include "eval_frame/old_code_extra.inc.h"

@@ -1,0 +1,53 @@
+#include "eval_frame/hook.h"
+
+#include "eval_frame/abi.h"
+
+_Thread_local FjThread fj_thread;
+
+// Guarded by the GIL.
+static FramejitFrameHandler handler;
+static void* handler_ctx;
+static int threads_inside;
+static PyInterpreterState* owner;
+
+void framejit_hook_set_handler(FramejitFrameHandler new_handler, void* ctx) {
+  handler = new_handler;
+  handler_ctx = ctx;
+}
+
+int framejit_hook_enter(PyThreadState* tstate) {
+  const int token = fj_thread.active;
+  PyInterpreterState* interp = fj_abi_interpreter(tstate);
+  if (threads_inside > 0 && interp != owner) return token | 2;
+  if (fj_thread.entered++ == 0 && threads_inside++ == 0) {
+    owner = interp;
+    fj_abi_install(interp);
+  }
+  fj_thread.active = 1;
+  return token;
+}
+
+void framejit_hook_leave(PyThreadState* tstate, int token) {
+  if (token & 2) return;
+  fj_thread.active = token;
+  if (--fj_thread.entered == 0 && --threads_inside == 0) fj_abi_uninstall(owner);
+}
+
+int framejit_hook_active(void) { return fj_thread.active; }
+int framejit_hook_installed(void) { return threads_inside > 0; }
+
+int framejit_hook_pause(void) {
+  const int token = fj_thread.active;
+  fj_thread.active = 0;
+  return token;
+}
+
+void framejit_hook_resume(int token) { fj_thread.active = token; }
+
+int fj_hook_dispatch(FramejitFrameView* view, PyObject** result) {
+  if (handler == NULL) return 0;
+  const int token = framejit_hook_pause();
+  const int answer = handler(view, result, handler_ctx);
+  framejit_hook_resume(token);
+  return answer;
+}
