@@ -1,0 +1,32 @@
+// What differs between CPython versions and is not an opcode table. One row per version; nothing else tests versions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "bytecode/instruction.h"
+
+namespace framejit::bytecode {
+
+enum class Version : uint8_t { kPy38, kPy39, kPy310, kPy311, kPy312, kPy313 };
+inline constexpr int kVersionCount = 6;
+
+enum class LineFormat : uint8_t { kLnotab, kLineTable, kLocations };
+
+struct VersionTraits {
+  Version version;
+  const char* name;   // "3.8"
+  uint8_t jump_unit;  // bytes per unit of a jump argument
+  LineFormat line_format;
+  bool has_blocks;  // block stack (true) or exception table
+  bool has_resume;  // code starts with RESUME; calls take a NULL slot
+  bool has_precall;
+  bool has_return_generator;
+  bool shares_cell_slots;        // a cell that is also an argument has the argument's slot
+  uint8_t end_for_instructions;  // instructions between a loop's end and ForIter's target
+  CallLayout call_layout;        // of ordinary calls
+};
+
+const VersionTraits& traits(Version version);
+
+}  // namespace framejit::bytecode
