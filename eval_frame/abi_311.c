@@ -23,9 +23,8 @@ static void dispose(PyThreadState* tstate, Frame* frame) {}
 int framejit_is_traced(PyThreadState* tstate) { return tstate->cframe->use_tracing || tstate->tracing; }
 int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }
 
-#include "eval_frame/old_code_extra.inc.h"
-
 #include "eval_frame/evaluator_api.inc.h"
+#include "eval_frame/old_code_extra.inc.h"
 
 #define FJ_MAX_NESTING 200
 #include "eval_frame/evaluator.inc.h"

@@ -1,5 +1,5 @@
-// CPython 3.12: the evaluator clears and pops the frame that it is given, so a handled frame must be disposed of here; tracing is
-// done by monitoring; f_funcobj may be anything in frames that belong to the C stack.
+// CPython 3.12: the evaluator clears and pops the frame that it is given, so a handled frame must be disposed of here;
+// tracing is done by monitoring; f_funcobj may be anything in frames that belong to the C stack.
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <internal/pycore_code.h>
@@ -25,8 +25,8 @@ static Frame* innermost_frame(PyThreadState* tstate) {
 
 #include "eval_frame/stack_frame.inc.h"
 
-// As the interpreter's own clear_thread_frame and _PyThreadState_PopFrame, which are not exported. A frame of which nothing
-// has run has no frame object and is the top of the data stack.
+// As the interpreter's own clear_thread_frame and _PyThreadState_PopFrame, which are not exported. A frame of which
+// nothing has run has no frame object and is the top of the data stack.
 static void pop_frame(PyThreadState* tstate, Frame* frame) {
   PyObject** base = (PyObject**)frame;
   _PyStackChunk* chunk = tstate->datastack_chunk;

@@ -1,5 +1,5 @@
-// CPython 3.13: as 3.12, but a frame runs an "executable", instr_ptr is the instruction itself, the current frame hangs on the
-// thread state, and popping is exported.
+// CPython 3.13: as 3.12, but a frame runs an "executable", instr_ptr is the instruction itself, the current frame hangs
+// on the thread state, and popping is exported.
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <internal/pycore_code.h>
@@ -24,8 +24,8 @@ static Frame* innermost_frame(PyThreadState* tstate) {
 
 #include "eval_frame/stack_frame.inc.h"
 
-// As the interpreter's own clear_thread_frame. A frame of which nothing has run has no frame object and is the top of the data
-// stack.
+// As the interpreter's own clear_thread_frame. A frame of which nothing has run has no frame object and is the top of
+// the data stack.
 static void dispose(PyThreadState* tstate, Frame* frame) {
   const int count = frame->stacktop;
   --tstate->c_recursion_remaining;

@@ -16,7 +16,9 @@ int framejit_is_traced(PyThreadState* tstate) { return tstate->use_tracing || ts
 PyInterpreterState* fj_abi_interpreter(PyThreadState* tstate) { return tstate->interp; }
 
 static _PyFrameEvalFunction get_evaluator(PyInterpreterState* interp) { return interp->eval_frame; }
-static void set_evaluator(PyInterpreterState* interp, _PyFrameEvalFunction evaluator) { interp->eval_frame = evaluator; }
+static void set_evaluator(PyInterpreterState* interp, _PyFrameEvalFunction evaluator) {
+  interp->eval_frame = evaluator;
+}
 
 #define FJ_EVAL_PARAMS PyFrameObject *frame, int throw_flag
 #define FJ_EVAL_ARGS frame, throw_flag

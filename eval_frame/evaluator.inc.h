@@ -1,4 +1,5 @@
-// The evaluator that the hook installs, written once over a few words which each abi_3x.c defines before it includes this:
+// The evaluator that the hook installs, written once over a few words which each abi_3x.c defines before it includes
+// this:
 //   FJ_EVAL_PARAMS, FJ_EVAL_ARGS   the evaluator's parameter and argument list; names: frame, throw_flag (and tstate)
 //   FJ_EVAL_TSTATE                 the thread state inside the evaluator
 //   FJ_MAX_NESTING                 0, or how many nested Python calls may use the C stack (see relieve below)
@@ -15,9 +16,10 @@ static int is_plain_function(const PyCodeObject* code) {
 }
 
 #if FJ_MAX_NESTING
-// From 3.11 on, Python-to-Python calls use no C stack, but with any evaluator installed they do. A recursion that is legal
-// (sys.setrecursionlimit) must not overflow the C stack, or run into 3.12's limit on C recursion, because of us. So a thread that is nested deep
-// takes the hook out while it goes deeper; others only miss frames that they could have had.
+// From 3.11 on, Python-to-Python calls use no C stack, but with any evaluator installed they do. A recursion that is
+// legal (sys.setrecursionlimit) must not overflow the C stack, or run into 3.12's limit on C recursion, because of us.
+// So a thread that is nested deep takes the hook out while it goes deeper; others only miss frames that they could have
+// had.
 static PyObject* relieve(FJ_EVAL_PARAMS) {
   PyInterpreterState* interp = fj_abi_interpreter(tstate);
   const int ours = get_evaluator(interp) == evaluate;

@@ -1,5 +1,5 @@
-// 3.8 to 3.10: a frame is a PyFrameObject on the heap, which the caller of the evaluator clears. Before including this, abi_3x.c
-// includes frameobject.h and defines frame_lasti(frame).
+// 3.8 to 3.10: a frame is a PyFrameObject on the heap, which the caller of the evaluator clears. Before including this,
+// abi_3x.c includes frameobject.h and defines frame_lasti(frame).
 
 typedef PyFrameObject Frame;
 

@@ -1,9 +1,9 @@
 // The PEP 523 frame hook and the per-code state. This room knows nothing of tracing: it calls ONE injected handler.
 //
-// The hook is installed in the interpreter while at least one thread is inside framejit_hook_enter/leave, and not a moment
-// longer: an installed hook makes each Python call 1.1 to 2.4 times slower. A thread that has not entered, or that runs
-// the handler, or is traced, profiled or monitored, goes straight to the evaluator that was there before; so do generators,
-// coroutines and frames resumed with an exception.
+// The hook is installed in the interpreter while at least one thread is inside framejit_hook_enter/leave, and not a
+// moment longer: an installed hook makes each Python call 1.1 to 2.4 times slower. A thread that has not entered, or
+// that runs the handler, or is traced, profiled or monitored, goes straight to the evaluator that was there before; so
+// do generators, coroutines and frames resumed with an exception.
 //
 // All functions need the GIL. Only one interpreter per process can have the hook; in any other, enter does nothing.
 #pragma once
@@ -15,14 +15,15 @@ extern "C" {
 #endif
 
 // Returns 0: run the frame normally. Returns 1: handled; *result is a new reference, or NULL with an exception set. The
-// frame's slots must stay as they are when the answer is 0. While the handler runs, the hook is off for this thread; replacement
-// code that wants it on calls framejit_hook_enter again.
+// frame's slots must stay as they are when the answer is 0. While the handler runs, the hook is off for this thread;
+// replacement code that wants it on calls framejit_hook_enter again.
 typedef int (*FramejitFrameHandler)(FramejitFrameView* view, PyObject** result, void* ctx);
 
 // One handler per process. It may be replaced only while no thread is inside.
 void framejit_hook_set_handler(FramejitFrameHandler handler, void* ctx);
 
-// Turns the hook on for this thread; nests. Give leave what enter returned, in reverse order, also when an exception passes.
+// Turns the hook on for this thread; nests. Give leave what enter returned, in reverse order, also when an exception
+// passes.
 int framejit_hook_enter(PyThreadState* tstate);
 void framejit_hook_leave(PyThreadState* tstate, int token);
 
@@ -36,14 +37,14 @@ int framejit_hook_installed(void);
 int framejit_hook_pause(void);
 void framejit_hook_resume(int token);
 
-// Whether sys.settrace, sys.setprofile or (3.12+) sys.monitoring watches this thread now: then nothing may be skipped and
-// the runtime must run eagerly.
+// Whether sys.settrace, sys.setprofile or (3.12+) sys.monitoring watches this thread now: then nothing may be skipped
+// and the runtime must run eagerly.
 int framejit_is_traced(PyThreadState* tstate);
 // The same for events that a 3.12+ tool asked of this code object alone. 0 before 3.12.
 int framejit_code_is_monitored(const PyCodeObject* code);
 
-// Per-code state, in co_extra: NULL if none was set. Freed with the code object, or when it is replaced. `set` returns 0,
-// or -1 with an exception set (then `free` was not called).
+// Per-code state, in co_extra: NULL if none was set. Freed with the code object, or when it is replaced. `set` returns
+// 0, or -1 with an exception set (then `free` was not called).
 void* framejit_code_state_get(PyCodeObject* code);
 int framejit_code_state_set(PyCodeObject* code, void* state, void (*free)(void*));
 
