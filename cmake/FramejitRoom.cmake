@@ -1,51 +1,89 @@
-# framejit_room(<name> SOURCES ... [DEPS room...] [PYTHON])
-# One static, position-independent library per room. The link order is the architecture: a room lists the rooms it may
-# include, nothing else. PYTHON adds the headers of the interpreter in FRAMEJIT_PYTHON.
-set(CMAKE_CXX_STANDARD 20)
-set(CMAKE_CXX_STANDARD_REQUIRED ON)
-set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE RelWithDebInfo)
-endif()
+# framejit_room(<name> SOURCES ... [DEPS room...] [PYTHON] [TORCH])
+#
+# One static, position-independent library per room, target framejit_<name>. The link order is the architecture: a room
+# lists the rooms it may include, nothing else.
+#   PYTHON  the room includes Python.h. A room is also taken for one if a room in DEPS is.
+#   TORCH   the room includes LibTorch: it goes into `framejit._C`, its symbols are hidden, and the rooms of its DEPS are
+#           not linked with it, for they come out of `framejit_bytecode._core`.
+#
+# Rooms without PYTHON compile once for all interpreters. A build with FRAMEJIT_PYTHON empty makes just these (and
+# their tests); a build for one interpreter takes them from there when FRAMEJIT_SHARED_DIR names that build's folder,
+# and compiles its own otherwise.
+set(FRAMEJIT_SHARED_DIR "" CACHE PATH "build folder of the rooms that need no interpreter")
 
-find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-endif()
-
-set(FRAMEJIT_PYTHON "" CACHE FILEPATH "the interpreter to build for")
-set(FRAMEJIT_CXX11_ABI "" CACHE STRING "_GLIBCXX_USE_CXX11_ABI of the installed torch: 0 or 1; empty asks torch")
-
-add_library(framejit_flags INTERFACE)
-target_include_directories(framejit_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
-target_compile_options(framejit_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Werror
-                       -fvisibility=hidden)
-if(NOT FRAMEJIT_CXX11_ABI STREQUAL "")
-  target_compile_definitions(framejit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:_GLIBCXX_USE_CXX11_ABI=${FRAMEJIT_CXX11_ABI}>)
-endif()
-
-if(FRAMEJIT_PYTHON)
-  execute_process(COMMAND ${FRAMEJIT_PYTHON} -c "import sysconfig,sys;print(sysconfig.get_path('include'));print(sysconfig.get_config_var('EXT_SUFFIX'));print('%d%d' % sys.version_info[:2])"
-                  OUTPUT_VARIABLE py_facts OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  string(REPLACE "\n" ";" py_facts "${py_facts}")
-  list(GET py_facts 0 FRAMEJIT_PYTHON_INCLUDE)
-  list(GET py_facts 1 FRAMEJIT_EXT_SUFFIX)
-  list(GET py_facts 2 FRAMEJIT_PYTHON_TAG)  # 38 ... 313: picks the ABI files
-  add_library(framejit_python INTERFACE)
-  target_include_directories(framejit_python SYSTEM INTERFACE ${FRAMEJIT_PYTHON_INCLUDE})
-endif()
+# Sets <result> to TRUE if one of the rooms includes Python.h.
+function(framejit_any_needs_python result)
+  set(${result} FALSE PARENT_SCOPE)
+  foreach(room ${ARGN})
+    get_property(needs GLOBAL PROPERTY framejit_room_python_${room})
+    if(needs)
+      set(${result} TRUE PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
 
 function(framejit_room name)
-  cmake_parse_arguments(ROOM "PYTHON" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ROOM "PYTHON;TORCH" "" "SOURCES;DEPS" ${ARGN})
+  framejit_any_needs_python(python ${ROOM_DEPS})
+  if(ROOM_PYTHON OR ROOM_TORCH OR python)
+    set(python TRUE)
+  endif()
+  set_property(GLOBAL PROPERTY framejit_room_python_${name} ${python})
+  set_property(GLOBAL PROPERTY framejit_room_torch_${name} ${ROOM_TORCH})
+  if((python AND NOT FRAMEJIT_PYTHON) OR (ROOM_TORCH AND NOT TARGET framejit_torch))
+    return()
+  endif()
+  if(TARGET framejit_${name}) # imported from FRAMEJIT_SHARED_DIR
+    return()
+  endif()
+
   add_library(framejit_${name} STATIC ${ROOM_SOURCES})
   target_link_libraries(framejit_${name} PUBLIC framejit_flags)
-  foreach(dep ${ROOM_DEPS})
-    target_link_libraries(framejit_${name} PUBLIC framejit_${dep})
-  endforeach()
-  if(ROOM_PYTHON)
+  if(python)
     target_link_libraries(framejit_${name} PUBLIC framejit_python)
+  elseif(NOT FRAMEJIT_PYTHON)
+    framejit_share_room(${name} ${ROOM_DEPS})
+  endif()
+  if(ROOM_TORCH)
+    target_link_libraries(framejit_${name} PUBLIC framejit_torch)
+  endif()
+  foreach(dep ${ROOM_DEPS})
+    framejit_link_room(framejit_${name} ${dep} "${ROOM_TORCH}")
+  endforeach()
+endfunction()
+
+function(framejit_link_room target dep for_torch)
+  get_property(dep_torch GLOBAL PROPERTY framejit_room_torch_${dep})
+  if(for_torch AND NOT dep_torch)
+    target_include_directories(${target} PUBLIC $<TARGET_PROPERTY:framejit_${dep},INTERFACE_INCLUDE_DIRECTORIES>)
+    get_target_property(imported framejit_${dep} IMPORTED)
+    if(NOT imported)
+      add_dependencies(${target} framejit_${dep}) # its generated headers
+    endif()
+  else()
+    target_link_libraries(${target} PUBLIC framejit_${dep})
   endif()
 endfunction()
+
+# Tells the builds that use this one how to import the room.
+function(framejit_share_room name)
+  set_target_properties(framejit_${name} PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  string(JOIN " " line framejit_import_room\( ${name} ${ARGN} \)\n)
+  file(APPEND ${PROJECT_BINARY_DIR}/framejit_shared_rooms.cmake "${line}")
+endfunction()
+
+function(framejit_import_room name)
+  add_library(framejit_${name} STATIC IMPORTED GLOBAL)
+  set_target_properties(framejit_${name} PROPERTIES IMPORTED_LOCATION ${FRAMEJIT_SHARED_DIR}/lib/libframejit_${name}.a)
+  target_link_libraries(framejit_${name} INTERFACE framejit_flags)
+  foreach(dep ${ARGN})
+    target_link_libraries(framejit_${name} INTERFACE framejit_${dep})
+  endforeach()
+endfunction()
+
+if(FRAMEJIT_PYTHON AND FRAMEJIT_SHARED_DIR)
+  target_include_directories(framejit_flags INTERFACE ${FRAMEJIT_SHARED_DIR}/generated)
+  include(${FRAMEJIT_SHARED_DIR}/framejit_shared_rooms.cmake)
+elseif(NOT FRAMEJIT_PYTHON)
+  file(WRITE ${PROJECT_BINARY_DIR}/framejit_shared_rooms.cmake "# written by cmake/FramejitRoom.cmake\n")
+endif()
