@@ -1,0 +1,260 @@
+"""`assert_same_as_eager(fn, *args)`: the compiled function does exactly what the plain one does.
+
+Compared, on every run: the result (tensors bit for bit), identity and aliasing among results, arguments and other
+reachable objects, mutations of arguments, globals, cells and attributes, an exception's type, message, chain and line
+numbers, printed output, the state of the random generators, and the global switches of torch. Runs: cold, warm with
+the same objects, warm with fresh tensors, after a guard miss, and back again. The counts of `framejit.stats()` prove
+each time that the compiled path ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import io
+import random
+
+import torch
+
+import framejit
+
+from . import counts
+from .describe import Describer
+from .snapshot import MISSING, Snapshot, is_test_code
+
+at_least = counts.at_least
+
+try:
+    import numpy
+except ImportError:  # framejit does not need it
+    numpy = None
+
+
+def assert_same_as_eager(
+    fn,
+    *args,
+    kwargs=None,
+    graphs=1,
+    breaks=0,
+    ops=None,
+    raises=None,
+    make=None,
+    miss="grad_mode",
+    after=None,
+    warm=True,
+    seed=0,
+    options=None,
+):
+    """Run `fn` eagerly and under `to_static`, and assert that nothing tells them apart.
+
+    args, kwargs  given to every run; what a run mutates is put back before the next
+    graphs, breaks, ops   expected counts of the cold run: an int, `at_least(n)`, or None
+    raises        the exception type that eager raises; a program that raises must say so
+    make          instead of args: called before each run, returns (args, kwargs) made anew (for arguments that cannot
+                  be put back, such as iterators, and for tensors with history)
+    miss          how to provoke a guard miss: "grad_mode", "dtype", a function from args to args, or None
+    after         called on each run's result (in eager and compiled alike); its own result is compared too
+    warm          False where a second call is a miss by nature
+    options       keyword arguments of `to_static`
+
+    Returns the compiled function.
+    """
+    framejit.reset()
+    case = Case(fn, framejit.to_static(fn, **(options or {})), args, kwargs or {}, make, raises, after, seed)
+    case.run("cold", captures=at_least(1), graphs=graphs, breaks=breaks, ops=ops, fallbacks=0)
+    if not warm:
+        return case.compiled
+    served = dict(captures=0, misses=0, hits=at_least(1), fallbacks=0)
+    case.run("warm", **served)
+    if make is None and not shares_storage(args, kwargs):
+        case.run("warm with fresh tensors", change=fresh_copies, **served)
+    if miss is not None:
+        missed = dict(misses=at_least(1) if graphs != 0 else None, fallbacks=0)
+        with torch.set_grad_enabled(torch.is_grad_enabled() ^ (miss == "grad_mode")):
+            change = double_copies if miss == "dtype" else miss if callable(miss) else None
+            case.run("after a guard miss", change=change, check_raises=False, **missed)
+        case.run("back to the first entry", **served)
+    return case.compiled
+
+
+class Case:
+    """A function, its compiled form, and how to run either from one starting state."""
+
+    def __init__(self, fn, compiled, args, kwargs, make, raises, after, seed):
+        self.fn, self.compiled = fn, compiled
+        self.args, self.kwargs, self.make = args, kwargs, make
+        self.raises, self.after, self.seed = raises, after, seed
+
+    def run(self, when, change=None, check_raises=True, **expected):
+        """One eager run and one compiled run, compared; `expected` are the counts of the compiled one."""
+        eager, raised = self._account(self.fn, change)
+        if check_raises:
+            check_expected_exception(raised, self.raises)
+        with counts.counting() as counted:
+            compiled, raised = self._account(self.compiled, change)
+        if eager != compiled:
+            diff = "\n".join(difflib.unified_diff(eager, compiled, "eager", "compiled", lineterm="", n=2))
+            raise AssertionError(f"{when}: the compiled run differs from eager\n{diff}") from raised
+        counts.check_counts(counted, when, **expected)
+
+    def _account(self, run, change):
+        args, kwargs = self.make() if self.make else (self.args, self.kwargs)
+        if change is not None:
+            args, kwargs = change(args, kwargs) if change in (fresh_copies, double_copies) else (change(*args), kwargs)
+        snapshot = Snapshot(self.fn, self.after, *args, *kwargs.values())
+        try:
+            return account(run, args, kwargs, snapshot, self.after, self.seed)
+        finally:
+            snapshot.restore()
+
+
+def check_expected_exception(raised, expected):
+    if raised is None and expected is not None:
+        raise AssertionError(f"eager does not raise {expected.__name__}")
+    if raised is not None and (expected is None or not isinstance(raised, expected)):
+        raise raised
+
+
+def account(run, args, kwargs, snapshot, after=None, seed=0):
+    """Run `run(*args, **kwargs)`; returns (lines that describe all it did, the exception or None)."""
+    seed_all(seed)
+    printed = io.StringIO()
+    result, raised, afterwards = MISSING, None, MISSING
+    with contextlib.redirect_stdout(printed):
+        try:
+            result = run(*args, **kwargs)
+            if after is not None:
+                afterwards = after(result)
+        except Exception as error:
+            raised = error
+    describer = Describer(snapshot.versions)
+    lines = describer.lines
+    lines += [f"printed: {line}" for line in printed.getvalue().splitlines(True)]
+    lines += [f"random state: {text}" for text in random_states()] + [f"switches: {torch_switches()}"]
+    for index, value in enumerate(args):
+        describer.describe(f"args[{index}]", value)
+    for name, value in kwargs.items():
+        describer.describe(f"kwargs[{name}]", value)
+    if result is not MISSING:
+        describer.describe("result", result)
+    if afterwards is not MISSING:
+        describer.describe("after", afterwards)
+    if raised is not None:
+        describe_exception(describer, "raised", raised)
+    describe_surroundings(describer, snapshot)
+    return lines, raised
+
+
+def describe_surroundings(describer, snapshot):
+    """Globals, cells and attributes that the function and the functions it names can reach."""
+    for name, value in snapshot.named_globals():
+        if value is MISSING:
+            describer.lines.append(f"global {name}: none")
+        elif not getattr(value, "__name__", "").startswith("framejit"):
+            describer.describe(f"global {name}", value)
+    for index, cell in enumerate(snapshot.cells()):
+        describer.describe(f"cell {index}", cell)
+    for cls in snapshot.classes():
+        for name, value in sorted(vars(cls).items()):
+            if not name.startswith("__"):
+                describer.describe(f"class {cls.__qualname__}.{name}", value)
+
+
+def describe_exception(describer, path, error):
+    describer.describe(path, error)
+    describer.lines.append(f"{path} message: {error}")
+    describer.lines.append(f"{path} suppress_context: {error.__suppress_context__}")
+    for line in user_lines(error.__traceback__):
+        describer.lines.append(f"{path} at {line}")
+    for name in ("__cause__", "__context__"):
+        if getattr(error, name) is not None:
+            describe_exception(describer, f"{path}.{name}", getattr(error, name))
+
+
+def user_lines(traceback):
+    """'function line n: text' of each traceback entry in the tests' own code, outermost first."""
+    lines = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_test_code(code.co_filename):
+            lines.append(f"{code.co_name} in {code.co_filename} line {traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return lines
+
+
+def seed_all(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if numpy is not None:
+        numpy.random.seed(seed)
+
+
+def random_states():
+    yield f"random {hash(random.getstate())}"
+    yield f"torch {hashlib.sha1(torch.get_rng_state().numpy().tobytes()).hexdigest()}"
+    if numpy is not None:
+        name, keys, position, has_gauss, cached = numpy.random.get_state()
+        yield f"numpy {name} {hashlib.sha1(keys.tobytes()).hexdigest()} {position} {has_gauss} {cached}"
+
+
+def torch_switches():
+    return {
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "default dtype": torch.get_default_dtype(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def map_tensors(value, change, memo):
+    """`value` with each plain tensor in its tuples, lists and dicts replaced by `change(tensor)`."""
+    if id(value) in memo:
+        return memo[id(value)]
+    if type(value) is torch.Tensor and value.is_leaf:
+        result = change(value)
+    elif type(value) in (list, tuple):
+        result = type(value)(map_tensors(item, change, memo) for item in value)
+    elif type(value) is dict:
+        result = {key: map_tensors(item, change, memo) for key, item in value.items()}
+    else:
+        return value
+    memo[id(value)] = result
+    return result
+
+
+def copy_like(tensor, dtype=None):
+    """A new tensor with the same values, strides and requires_grad."""
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype or tensor.dtype, device=tensor.device)
+    with torch.no_grad():
+        copy.copy_(tensor)
+    return copy.requires_grad_(tensor.requires_grad)
+
+
+def fresh_copies(args, kwargs):
+    memo = {}
+    return map_tensors(tuple(args), copy_like, memo), map_tensors(dict(kwargs), copy_like, memo)
+
+
+def double_copies(args, kwargs):
+    def change(tensor):
+        return copy_like(tensor, torch.float64 if tensor.dtype == torch.float32 else None)
+
+    memo = {}
+    return map_tensors(tuple(args), change, memo), map_tensors(dict(kwargs), change, memo)
+
+
+def shares_storage(args, kwargs):
+    """True if two different tensors among the arguments are views of one storage, which a copy would not keep."""
+    tensors = {}
+
+    def collect(tensor):
+        tensors[id(tensor)] = tensor
+        return tensor
+
+    map_tensors((tuple(args), dict(kwargs or {})), collect, {})
+    plain = [tensor for tensor in tensors.values() if tensor.layout == torch.strided]
+    expanded = any(0 in tensor.stride() for tensor in plain if tensor.numel() > 1)
+    return expanded or len({tensor.untyped_storage()._cdata for tensor in plain}) < len(tensors)

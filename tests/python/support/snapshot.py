@@ -1,0 +1,249 @@
+"""Everything mutable that a function can reach, and the way back to how it was.
+
+`Snapshot(fn, args, kwargs)` walks arguments, closure cells, defaults, the globals that the code names, attributes
+and containers; `restore()` undoes what a run changed, in place, writing only what differs, so that the same objects
+can be given to an eager run and to a compiled one (a module must stay that module to hit its guards).
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import types
+
+import torch
+
+from .source import PREFIX
+
+TESTS_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MISSING = object()
+
+
+def is_test_code(filename: str) -> bool:
+    """True for the tests' own code, generated sources included; False for libraries and for this support code."""
+    if filename.startswith(PREFIX):
+        return True
+    filename = os.path.abspath(filename)
+    return filename.startswith(TESTS_FOLDER + os.sep) and not filename.startswith(os.path.join(TESTS_FOLDER, "support") + os.sep)
+
+
+def names_used(code: types.CodeType):
+    """Names of globals and attributes in `code` and in the code nested in it."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= names_used(constant)
+    return names
+
+
+class Snapshot:
+    """The state reachable from a function and its arguments, at the time of construction."""
+
+    def __init__(self, *roots):
+        self._seen = {}
+        self._records = []
+        self._globals = {}
+        self.versions = {}
+        self._pending = list(roots)
+        while self._pending:
+            self._visit(self._pending.pop())
+
+    def restore(self):
+        for restore, target, saved in self._records:
+            restore(target, saved)
+        for (_, name), (namespace, saved) in self._globals.items():
+            if saved is MISSING:
+                namespace.pop(name, None)
+            elif namespace.get(name, MISSING) is not saved:
+                namespace[name] = saved
+
+    def named_globals(self):
+        """(name, value or MISSING) of each global that the code names, now, in a stable order."""
+        for (_, name), (namespace, _) in sorted(self._globals.items(), key=lambda item: item[0][1]):
+            yield name, namespace.get(name, MISSING)
+
+    def cells(self):
+        """The closure cells found, in the order of the walk."""
+        return [value for value in self._seen.values() if isinstance(value, types.CellType)]
+
+    def classes(self):
+        """The classes of the tests' own code found, in the order of the walk."""
+        return [target for restore, target, _ in self._records if restore is restore_class]
+
+    def _visit(self, value):
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, torch.Tensor):
+            self._visit_tensor(value)
+        elif isinstance(value, types.FunctionType):
+            self._visit_function(value)
+        elif isinstance(value, types.MethodType):
+            self._pending += [value.__func__, value.__self__]
+        elif isinstance(value, (classmethod, staticmethod)):
+            self._pending.append(value.__func__)
+        elif isinstance(value, property):
+            self._pending += [part for part in (value.fget, value.fset, value.fdel) if part]
+        elif isinstance(value, types.CellType):
+            self._record(restore_cell, value, cell_contents(value))
+        elif isinstance(value, type):
+            self._visit_class(value)
+        elif not isinstance(value, types.ModuleType):
+            self._visit_container(value)
+
+    def _record(self, restore, target, saved):
+        self._records.append((restore, target, saved))
+        self._pending += saved if isinstance(saved, (list, tuple)) else [saved]
+
+    def _visit_container(self, value):
+        if isinstance(value, (list, collections.deque, bytearray)):
+            self._record(restore_sequence, value, list(value))
+        elif isinstance(value, dict):
+            self._records.append((restore_dict, value, dict(value)))
+            self._pending += list(value.keys()) + list(value.values())
+        elif isinstance(value, set):
+            self._records.append((restore_set, value, set(value)))
+            self._pending += list(value)
+        elif isinstance(value, (tuple, frozenset)):
+            self._pending += list(value)
+        elif isinstance(value, functools.partial):
+            self._pending += [value.func, value.args, value.keywords]
+        self._visit_attributes(value)
+
+    def _visit_attributes(self, value):
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict):
+            self._records.append((restore_dict, attributes, dict(attributes)))
+            self._pending += list(attributes.values())
+            self._pending.append(type(value))
+        for base in type(value).__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name not in ("__dict__", "__weakref__"):
+                    self._record(restore_slot, (value, name), [getattr(value, name, MISSING)])
+
+    def _visit_tensor(self, tensor):
+        self.versions[id(tensor)] = None if tensor.is_inference() else tensor._version
+        self._records.append((restore_tensor, tensor, TensorState(tensor)))
+        if tensor.is_leaf and tensor.grad is not None:
+            self._pending.append(tensor.grad)
+        self._visit_attributes(tensor)
+
+    def _visit_function(self, function):
+        if not is_test_code(function.__code__.co_filename):
+            return
+        for cell in function.__closure__ or ():
+            self._pending.append(cell)
+        self._pending += [function.__defaults__, function.__kwdefaults__]
+        self._records.append((restore_function, function, (function.__code__, function.__defaults__, function.__kwdefaults__)))
+        self._visit_attributes(function)
+        for name in names_used(function.__code__):
+            key = (id(function.__globals__), name)
+            if key not in self._globals:
+                saved = function.__globals__.get(name, MISSING)
+                self._globals[key] = (function.__globals__, saved)
+                self._pending.append(saved)
+
+    def _visit_class(self, cls):
+        functions = [item for item in vars(cls).values() if isinstance(item, types.FunctionType)]
+        if not any(is_test_code(function.__code__.co_filename) for function in functions):
+            return
+        public = {name: item for name, item in vars(cls).items() if not name.startswith("__")}
+        self._records.append((restore_class, cls, public))
+        self._pending += list(vars(cls).values()) + list(cls.__bases__)
+
+
+class TensorState:
+    """Values, metadata and autograd state of one tensor."""
+
+    def __init__(self, tensor):
+        self.alias = tensor.detach()
+        self.values = tensor.detach().clone()
+        self.requires_grad = tensor.requires_grad
+        self.is_leaf = tensor.is_leaf
+        self.grad = tensor.grad if tensor.is_leaf else None
+        self.grad_values = None if self.grad is None else self.grad.detach().clone()
+
+    def metadata(self):
+        return self.alias.shape, self.alias.stride(), self.alias.storage_offset(), self.alias.dtype
+
+
+def restore_tensor(tensor, state):
+    with torch.no_grad():
+        if state.is_leaf and not tensor.is_leaf:
+            tensor.detach_()
+        if (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype) != state.metadata() or (
+            tensor.untyped_storage()._cdata != state.alias.untyped_storage()._cdata
+        ):
+            tensor.data = state.alias
+        if tensor.device.type != "meta" and not tensor.is_inference() and 0 not in tensor.stride():
+            tensor.data.copy_(state.values)
+        if state.is_leaf and tensor.requires_grad != state.requires_grad:
+            tensor.requires_grad_(state.requires_grad)
+        if state.is_leaf and tensor.grad is not state.grad:
+            tensor.grad = state.grad
+
+
+def cell_contents(cell):
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return []
+
+
+def restore_cell(cell, saved):
+    if not saved:
+        if cell_contents(cell):
+            del cell.cell_contents
+    elif not cell_contents(cell) or cell.cell_contents is not saved[0]:
+        cell.cell_contents = saved[0]
+
+
+def restore_sequence(value, saved):
+    if len(value) != len(saved) or any(now is not then for now, then in zip(value, saved)):
+        value.clear()
+        value.extend(saved)
+
+
+def restore_set(value, saved):
+    if value != saved:
+        value.clear()
+        value.update(saved)
+
+
+def restore_dict(value, saved):
+    if list(value) == list(saved):
+        for name, then in saved.items():
+            if value[name] is not then:
+                value[name] = then
+    else:
+        value.clear()
+        value.update(saved)
+
+
+def restore_slot(target, saved):
+    value, name = target
+    if saved[0] is MISSING:
+        if hasattr(value, name):
+            delattr(value, name)
+    elif getattr(value, name, MISSING) is not saved[0]:
+        object.__setattr__(value, name, saved[0])
+
+
+def restore_function(function, saved):
+    code, defaults, kwdefaults = saved
+    if function.__code__ is not code:
+        function.__code__ = code
+    if function.__defaults__ is not defaults:
+        function.__defaults__ = defaults
+    if function.__kwdefaults__ is not kwdefaults:
+        function.__kwdefaults__ = kwdefaults
+
+
+def restore_class(cls, saved):
+    for name in [name for name in vars(cls) if not name.startswith("__") and name not in saved]:
+        delattr(cls, name)
+    for name, item in saved.items():
+        if vars(cls).get(name, MISSING) is not item:
+            setattr(cls, name, item)
