@@ -1,0 +1,105 @@
+// Twins: the original code of a function with segment calls patched in, so that captured and uncaptured stretches of
+// one frame take turns.
+//
+// The contract with runtime/ ("C++" below), which owns the callables. All of them take no arguments and reach the
+// running twin frame through framejit_current_frame. Stack slots are numbered from the bottom of the frame's operand
+// stack.
+//
+// A site before instruction `o` is `segment()`. It returns a small int:
+//   0    return: C++ has made surplus slots safe (below); the twin empties the stack, calls take() and returns its
+//   value. 1    resume elsewhere: the same, with run_resume() in the place of take(), outside every exception region.
+//   2    nothing captured: the frame is untouched, `o` runs.
+//   3+k  exit k of TwinSpec::exits. Before it returns, C++ writes locals and cells and the stack slots below
+//        kept_depth(site, exit), in place, NULLs included. The stub drops the surplus slots [kept, depth at the site),
+//        pushes None for each slot of [kept, depth at the exit), and, if there are such, calls take(): C++ then writes
+//        these slots in place too; what take() returns is dropped. Then the twin jumps to the exit's instruction, past
+//        any site at it.
+// Surplus slots that hold NULL must be overwritten with None (a NULL cannot be popped); others should be left alone.
+//
+// Exit `pending`: the instruction is call-like and its callee was inlined and broke. "Depth at the exit" is the depth
+// below its operands; then run_pending() is called in the exception region of that instruction and its result takes the
+// place of the instruction's own, and the twin goes on behind it.
+//
+// Resume code is the same body entered in the middle: no arguments, the same slots. Its prologue (cells, free
+// variables) runs, blocks and None placeholders are pushed, and resume_slot() is called: C++ writes all locals, cells
+// and stack slots of the exit in place. Then as above: jump, or run_pending().
+//
+// Handlers, 3.11+: inside an except handler the thread's handled exception belongs to the frame's state, and the
+// previous one lies in the stack slots that handled_slots() names. A segment that leaves a handler, or enters one, must
+// set it (PyErr_SetHandledException): leaving, to what the outermost left slot held; entering, to the exception above
+// the innermost entered slot, after saving the old one in that slot. Return (0) and resume (1) leave all handlers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/py_ref.h"
+#include "base/result.h"
+#include "bytecode/decoded_code.h"
+
+namespace framejit::codegen {
+
+enum TwinAnswer : long { kAnswerReturn = 0, kAnswerResume = 1, kAnswerNothing = 2, kAnswerFirstExit = 3 };
+
+struct SegmentSite {
+  bytecode::InstrIndex at;
+  BorrowedRef segment;
+};
+
+struct ExitTarget {
+  bytecode::InstrIndex at;
+  bool pending = false;
+  friend bool operator==(const ExitTarget& a, const ExitTarget& b) { return a.at == b.at && a.pending == b.pending; }
+};
+
+struct TwinSpec {
+  std::vector<SegmentSite> sites;  // any order, at most one per instruction
+  std::vector<ExitTarget> exits;   // exit k is answer 3+k
+  BorrowedRef take;
+  BorrowedRef run_resume;
+  BorrowedRef run_pending;
+  BorrowedRef resume_slot;
+  std::optional<uint32_t> resume_at;  // build the resume code for this exit
+};
+
+struct TwinError {
+  std::string message;
+};
+
+// The new code object. A null Ref: a Python exception is set (memory). Throws InternalError on a broken invariant.
+Result<Ref, TwinError> build_twin(const bytecode::DecodedCodePtr& code, const TwinSpec& spec);
+
+// What both sides of the contract must agree on. Cheap to make once per code object, and immutable.
+class TwinLayout {
+ public:
+  explicit TwinLayout(const bytecode::Decoded& code);
+
+  // Reasons are null if it is possible.
+  const char* why_not_twin() const;
+  const char* why_not_site(bytecode::InstrIndex at) const;
+  const char* why_not_exit(const ExitTarget& exit) const;
+
+  int depth(bytecode::InstrIndex at) const { return code_.stack_depth(at); }
+  // Depth of the stack that an exit restores: at its instruction, or below its operands if it is pending.
+  int exit_depth(const ExitTarget& exit) const;
+  // How many slots stay where they are when a segment at `site` leaves through `exit`.
+  int kept_depth(bytecode::InstrIndex site, const ExitTarget& exit) const;
+  // Slots that are NULL at `at`, in twins; below an exit's depth if it is pending.
+  std::vector<int32_t> null_slots(bytecode::InstrIndex at) const { return code_.null_slots(at); }
+  // 3.11+: stack slots that hold the previously handled exception, outermost first.
+  std::vector<int32_t> handled_slots(bytecode::InstrIndex at) const;
+  // Where a frame can have a site first: the first instruction after the prologue.
+  bytecode::InstrIndex body_start() const { return body_start_; }
+
+ private:
+  const bytecode::Decoded& code_;
+  bytecode::InstrIndex body_start_;
+  std::vector<std::vector<int32_t>> handled_;  // empty before 3.11
+};
+
+// A readable listing of a code object, twin or not: lines, labels, canonical operations, names and constants.
+std::string list_code(BorrowedRef code);
+
+}  // namespace framejit::codegen
