@@ -1,0 +1,42 @@
+// What the runtime knows of compiled graphs and of the tensor library: no tensor header is needed to use this file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/py_ref.h"
+#include "graph/capture.h"
+#include "tracer/tensor_host.h"
+
+namespace framejit::runtime {
+
+// A graph that can be called. Calls may nest, and may come from several threads at once.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+
+  // `inputs`: real tensors in the order of the graph's inputs, borrowed; the guards have been checked. `outputs` receives
+  // new references, in the order in which they were given to TensorHost::finish. False with a Python error: the exception
+  // that the operator raised; then `outputs` holds nothing, but operators before it did run, as in eager.
+  virtual bool run(PyObject* const* inputs, PyObject** outputs) = 0;
+
+  // The graph that computes gradients, or null if no output requires one. For reports.
+  virtual const graph::Graph* backward_graph() const { return nullptr; }
+};
+
+// The tensor library as the runtime sees it. Implemented by runtime/torch; there is one for the process.
+class TensorRuntime : public TensorHost {
+ public:
+  // Compiles what was recorded between the last begin() and finish() on this thread, after end(). `capture` is the one
+  // given to begin(); passes may have changed its graph, but inputs and outputs must be as finish() left them. `backend`
+  // is null for the operators as recorded, else a callable (fx.GraphModule, example_inputs) -> callable, which may run
+  // Python. Null with a Python error set, or with `why_not` and no error: then the frame runs eagerly.
+  virtual std::unique_ptr<Executable> compile(const graph::Capture& capture, PyObject* backend,
+                                              std::string* why_not) = 0;
+
+  // For the guard program. They set no Python error and run no Python.
+  virtual bool (*matcher())(PyObject* tensor, const graph::TensorFacts& facts) = 0;
+  virtual uint64_t (*global_state_reader())() = 0;
+};
+
+}  // namespace framejit::runtime
