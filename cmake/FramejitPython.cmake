@@ -8,11 +8,15 @@ set(FRAMEJIT_MINIMUM_TORCH 2.4.1)
 set(FRAMEJIT_PYTHON "" CACHE FILEPATH "the interpreter to build for")
 set(FRAMEJIT_CXX11_ABI "" CACHE STRING "_GLIBCXX_USE_CXX11_ABI: 0 or 1; empty takes torch's")
 option(FRAMEJIT_TORCH "build what needs torch" ON)
+if(SKBUILD AND NOT FRAMEJIT_PYTHON)
+  set(FRAMEJIT_PYTHON ${Python_EXECUTABLE})
+endif()
 
 # Sets FACT_<key> in the caller from the `key=value` lines of tools/torch_facts.py.
 macro(framejit_read_facts)
   execute_process(
-    COMMAND ${FRAMEJIT_PYTHON} ${PROJECT_SOURCE_DIR}/tools/torch_facts.py
+    # -E: pip's isolated builds hide the environment's torch through PYTHONPATH
+    COMMAND ${FRAMEJIT_PYTHON} -E ${PROJECT_SOURCE_DIR}/tools/torch_facts.py
     OUTPUT_VARIABLE facts_
     OUTPUT_STRIP_TRAILING_WHITESPACE
     RESULT_VARIABLE facts_failed_)
@@ -29,7 +33,8 @@ endmacro()
 function(framejit_check_torch)
   if(NOT FACT_torch_version)
     message(FATAL_ERROR "framejit needs torch ${FRAMEJIT_MINIMUM_TORCH} or newer, and ${FRAMEJIT_PYTHON} has none: "
-                        "install it there, or build without it (-DFRAMEJIT_TORCH=OFF)")
+                        "install it there (and pass --no-build-isolation to uv), or build without it "
+                        "(-DFRAMEJIT_TORCH=OFF)")
   endif()
   string(REGEX MATCH "^[0-9.]+" release "${FACT_torch_version}")
   if(release VERSION_LESS FRAMEJIT_MINIMUM_TORCH)

@@ -1,0 +1,57 @@
+import json
+
+import cells
+import pytest
+import steps
+import system
+import testing
+from conftest import ROOT
+
+REPORT = """<testsuites><testsuite><testcase name="a"/><testcase name="b"><failure>x</failure></testcase>
+<testcase name="c"><skipped/></testcase><testcase name="d" status="notrun"/><testcase name="e"><error/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_matrix_is_the_requirement_files_and_each_cell_has_a_preset():
+    names = [cell.name for cell in cells.matrix()]
+    assert names[0] == "py38-torch2.4.1"
+    assert names[-1].startswith("py312-torch2.")
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    assert [preset["name"] for preset in presets if preset.get("inherits") == "cell"] == names
+
+
+def test_every_cell_pins_its_torch():
+    for cell in cells.matrix():
+        assert "torch==%s\n" % cell.torch in steps.read(cell.requirements[0])
+
+
+def test_interpreter_that_is_nowhere_is_named(monkeypatch):
+    monkeypatch.setattr(cells, "find_interpreter", lambda version: None)
+    with pytest.raises(steps.Failure, match=r"Python 3\.12 torch 2\.4\.1"):
+        cells.choose("3.12", "2.4.1")
+
+
+def test_framejit_pythons_comes_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("FRAMEJIT_PYTHONS", "%s:%s/python3.9" % (tmp_path, tmp_path))
+    assert list(cells._candidates("3.9"))[:3] == [
+        "%s/bin/python3.9" % tmp_path,
+        "%s/python3.9" % tmp_path,
+        "%s/python3.9" % tmp_path,
+    ]
+
+
+def test_counts_of_a_report(tmp_path):
+    (tmp_path / "r.xml").write_text(REPORT)
+    assert testing.count_junit(str(tmp_path / "r.xml")) == testing.Counts(1, 2, 2)
+
+
+def test_user_who_is_not_root_gets_the_line_to_type(monkeypatch):
+    monkeypatch.setattr(system.os, "geteuid", lambda: 1000)
+    with pytest.raises(steps.Failure, match="sudo apt-get install -y --no-install-recommends framejit-none"):
+        system.ensure({"framejit-none": "/nonexistent"}, "system packages")
+
+
+def test_failed_command_shows_the_end_of_its_log(monkeypatch, tmp_path):
+    monkeypatch.setattr(steps, "LOGS", str(tmp_path))
+    with pytest.raises(steps.Failure, match="last words"):
+        steps.run(["sh", "-c", "echo last words; exit 3"], "try")

@@ -1,0 +1,117 @@
+"""Runs GoogleTest (through ctest) and pytest for a cell and counts what they say."""
+
+import glob
+import os
+import shutil
+import threading
+import xml.etree.ElementTree as ElementTree
+from typing import NamedTuple
+
+import builds
+import steps
+import venvs
+
+PYTEST_SECONDS = 3000
+CTEST_SECONDS = 900
+
+_shared_ctest_lock = threading.Lock()
+_shared_ctest_done = set()
+
+
+class Counts(NamedTuple):
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other):
+        return Counts(*[a + b for a, b in zip(self, other)])
+
+    def __str__(self):
+        return "%d passed, %d failed, %d skipped" % self
+
+
+def count_junit(file):
+    """The counts in a JUnit-like file, which both GoogleTest and pytest write."""
+    if not os.path.exists(file):
+        return Counts()
+    passed = failed = skipped = 0
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None or case.get("status") == "notrun" or case.get("result") == "skipped":
+            skipped += 1
+        else:
+            passed += 1
+    return Counts(passed, failed, skipped)
+
+
+def complain(name, log):
+    steps.show("==== %s failed, the end of %s:\n%s" % (name, log, steps.tail(log, 150)))
+
+
+def run_ctest(folder, env):
+    name = os.path.basename(folder)
+    reports = os.path.join(folder, "gtest")
+    shutil.rmtree(reports, ignore_errors=True)
+    command = ["ctest", "--test-dir", folder, "--output-on-failure", "--timeout", "300"]
+    status, log = steps.run(command, name + " ctest", env=env, check=False, seconds=CTEST_SECONDS)
+    counts = Counts()
+    for file in glob.glob(os.path.join(reports, "*.xml")):
+        counts += count_junit(file)
+    if status != 0:
+        complain(name + " ctest", log)
+        # A program that crashed wrote no report.
+        counts = counts._replace(failed=max(counts.failed, 1))
+    return counts
+
+
+def run_ctests(folders, env):
+    """The shared rooms' tests run once for all the cells that use them."""
+    counts = Counts()
+    for folder in folders:
+        if os.path.basename(folder).startswith("shared-"):
+            with _shared_ctest_lock:
+                if folder in _shared_ctest_done:
+                    continue
+                _shared_ctest_done.add(folder)
+        counts += run_ctest(folder, env)
+    return counts
+
+
+def run_pytest(cell, env, arguments):
+    report = os.path.join(cell.build, "pytest.xml")
+    if os.path.exists(report):
+        os.remove(report)
+    command = [cell.venv_python, "-m", "pytest", "-ra", "--tb=short", "--junitxml=" + report] + arguments
+    status, log = steps.run(command, cell.name + " pytest", env=env, check=False, seconds=PYTEST_SECONDS)
+    counts = count_junit(report)
+    if status not in (0, 5):  # 5: no tests collected
+        complain(cell.name + " pytest", log)
+        counts = counts._replace(failed=max(counts.failed, 1))
+    return counts
+
+
+def run_skip_list(cell, env):
+    """A listed test that passes is a failure: the list must shrink."""
+    command = [cell.venv_python, steps.path("tests", "python", "support", "skip_list.py")]
+    status, log = steps.run(command, cell.name + " skip list", env=env, check=False, seconds=PYTEST_SECONDS)
+    if status != 0:
+        complain(cell.name + " skip list", log)
+    return Counts(failed=int(status != 0))
+
+
+def test_cell(cell, jobs=None, threads=None, arguments=()):
+    """Set up, build and test one cell."""
+    env = {"FRAMEJIT_STRICT": "1"}
+    if threads:
+        env["OMP_NUM_THREADS"] = str(threads)
+    venvs.ensure(cell)
+    folders = builds.build(cell, jobs)
+    steps.say("%s: GoogleTest" % cell.name)
+    counts = run_ctests(folders, env)
+    steps.say("%s: pytest" % cell.name)
+    counts += run_pytest(cell, env, list(arguments))
+    if not arguments:
+        counts += run_skip_list(cell, env)
+    steps.say("%s: %s" % (cell.name, counts))
+    return counts
