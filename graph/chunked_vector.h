@@ -22,6 +22,10 @@ class ChunkedVector {
     return slot;
   }
   size_t size() const { return size_; }
+  // Drops elements from `count` on; their chunks stay for later ones.
+  void shrink(size_t count) {
+    if (count < size_) size_ = count;
+  }
   T& operator[](size_t i) { return chunks_[i / kChunk][i % kChunk]; }
   const T& operator[](size_t i) const { return chunks_[i / kChunk][i % kChunk]; }
 

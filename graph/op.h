@@ -26,6 +26,7 @@ enum OpFlag : uint32_t {
   kOpNative = 1u << 8,        // has an inference rule
   kOpMaybeView = 1u << 9,     // may return its argument or a view of it (reshape, contiguous, _to_copy never)
   kOpMetaInPlace = 1u << 10,  // in place on sizes and strides, not on data (squeeze_, t_, as_strided_)
+  kOpMayRaise = 1u << 11,     // its kernel looks at data and may raise (an index out of range)
 };
 
 struct SchemaArg {

@@ -1,0 +1,58 @@
+#include "graph/alias.h"
+
+#include <numeric>
+
+namespace framejit::graph {
+namespace {
+
+ValueId alias_source(const Node& node, const ResultMeta& result) {
+  if (result.alias == AliasKind::kFresh || result.alias_operand < 0) return {};
+  const Operand& operand = node.arg(static_cast<size_t>(result.alias_operand));
+  if (operand.is_value()) return operand.as_value();
+  if (operand.is(Operand::Kind::kValues) && result.alias_element >= 0)
+    return operand.as_values()[static_cast<size_t>(result.alias_element)];
+  return {};
+}
+
+}  // namespace
+
+AliasClasses::AliasClasses(const Graph& graph) : parent_(graph.value_count()), escapes_(graph.value_count(), false) {
+  std::iota(parent_.begin(), parent_.end(), 0);
+  static const OpId constant = intern_op("framejit::constant");
+  std::vector<ValueId> visible(graph.inputs().begin(), graph.inputs().end());
+  for (size_t i = 0; i < graph.node_count(); ++i) {
+    const Node& node = graph.node(NodeId(i));
+    if (node.erased) continue;
+    bool unknown = op_info(node.op).schema.empty();
+    for (uint32_t r = 0; r < node.result_count; ++r) {
+      ValueId source = alias_source(node, graph.value(node.result(r)).result);
+      if (source.valid()) join(node.result(r), source);
+      if (node.op == constant) visible.push_back(node.result(r));
+      // Without a schema a result may be any of the operands.
+      if (unknown)
+        for (const Operand& operand : node.args())
+          for_each_value(operand, [&](ValueId id) { join(node.result(r), id); });
+    }
+  }
+  for (ValueId id : graph.outputs())
+    if (id.valid()) visible.push_back(id);
+  for (ValueId id : visible) escapes_[of(id)] = true;
+}
+
+uint32_t AliasClasses::of(ValueId value) const {
+  uint32_t at = value.value;
+  while (parent_[at] != at) at = parent_[at] = parent_[parent_[at]];
+  return at;
+}
+
+void AliasClasses::join(ValueId a, ValueId b) { parent_[of(a)] = of(b); }
+
+void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& out) {
+  out.clear();
+  const OpInfo& info = op_info(node.op);
+  bool unknown = info.schema.empty();
+  for (size_t i = 0; i < node.operand_count; ++i)
+    if (unknown || info.writes_arg(i)) for_each_value(node.arg(i), [&](ValueId id) { out.push_back(id); });
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,32 @@
+// Which values may share storage: classes under the alias facts that inference left on the results.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+class AliasClasses {
+ public:
+  explicit AliasClasses(const Graph& graph);
+
+  // Two values may share storage iff their classes are equal.
+  uint32_t of(ValueId value) const;
+  bool may_alias(ValueId a, ValueId b) const { return of(a) == of(b); }
+  // Whether something outside the graph can see the class: it holds an input, a constant or an output.
+  bool escapes(ValueId value) const { return escapes_[of(value)]; }
+  size_t size() const { return parent_.size(); }
+
+ private:
+  void join(ValueId a, ValueId b);
+
+  mutable std::vector<uint32_t> parent_;
+  std::vector<bool> escapes_;
+};
+
+// The values that a node writes. Of an operator with unknown schema: all of its operands.
+void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& out);
+
+}  // namespace framejit::graph

@@ -1,0 +1,27 @@
+// Reading and writing at indices, and joining tensors.
+#pragma once
+
+#include "graph/infer/context.h"
+
+namespace framejit::graph::infer {
+
+InferStatus embedding(InferContext& c);
+InferStatus embedding_backward(InferContext& c);
+InferStatus index(InferContext& c);
+InferStatus index_select(InferContext& c);
+InferStatus gather(InferContext& c);
+InferStatus scatter(InferContext& c);  // out of place: the shape of operand 0
+InferStatus cat(InferContext& c);
+InferStatus stack(InferContext& c);
+InferStatus repeat(InferContext& c);
+InferStatus flip(InferContext& c);
+InferStatus roll(InferContext& c);
+InferStatus slice_backward(InferContext& c);  // grad, input_sizes, ...: fresh zeros with a part filled
+InferStatus unfold_backward(InferContext& c);
+InferStatus nll_loss_forward(InferContext& c);
+InferStatus nll_loss_backward(InferContext& c);
+InferStatus weight_norm(InferContext& c);
+// A loss with a reduction operand: 0 none, 1 mean, 2 sum.
+InferStatus pointwise_loss(InferContext& c);
+
+}  // namespace framejit::graph::infer

@@ -1,0 +1,17 @@
+// Matrix products, and attention.
+#pragma once
+
+#include "graph/infer/context.h"
+
+namespace framejit::graph::infer {
+
+InferStatus mm(InferContext& c);
+InferStatus bmm(InferContext& c);
+InferStatus addmm(InferContext& c);
+InferStatus baddbmm(InferContext& c);
+InferStatus mv(InferContext& c);
+InferStatus dot(InferContext& c);
+InferStatus flash_attention_cpu(InferContext& c);
+InferStatus flash_attention_cpu_backward(InferContext& c);
+
+}  // namespace framejit::graph::infer

@@ -1,0 +1,161 @@
+#include "graph/infer/pointwise.h"
+
+#include "graph/infer/iterator.h"
+
+namespace framejit::graph::infer {
+namespace {
+
+using Inputs = std::array<const TensorMeta*, 6>;
+
+Inputs gather(InferContext& c, const std::array<int8_t, 6>& indices) {
+  Inputs inputs{};
+  for (size_t k = 0; k < indices.size() && indices[k] >= 0; ++k) inputs[k] = c.tensor(static_cast<size_t>(indices[k]));
+  return inputs;
+}
+
+// kUndefined when the types do not mix.
+DType result_dtype(InferContext& c, const Inputs& inputs, Promote promote) {
+  if (promote == Promote::kFirst || promote == Promote::kReal) {
+    if (!inputs[0]) return c.unsure(), DType::kUndefined;
+    return promote == Promote::kReal ? to_real(inputs[0]->dtype) : inputs[0]->dtype;
+  }
+  ResultType type(c.environment().default_dtype);
+  for (const TensorMeta* meta : inputs)
+    if (meta) type.add(*meta);
+  DType common = type.get();
+  if (common == DType::kUndefined) return common;
+  if (promote == Promote::kBool) return DType::kBool;
+  if (promote == Promote::kIntToFloat && is_integral(common, true)) return c.environment().default_dtype;
+  return common;
+}
+
+}  // namespace
+
+InferStatus pointwise(InferContext& c, const PointwiseRule& rule) {
+  DType dtype = result_dtype(c, gather(c, rule.promote_args), rule.promote);
+  if (dtype == DType::kUndefined) return InferStatus::kError;
+  Inputs inputs = gather(c, rule.iterate_args);
+  auto device = common_device(inputs);
+  auto out = elementwise_output(inputs);
+  if (!out || !device) return InferStatus::kError;
+  TensorMeta meta;
+  meta.strides = rule.contiguous ? contiguous_strides(out->sizes) : std::move(out->strides);
+  meta.sizes = std::move(out->sizes);
+  meta.dtype = dtype;
+  meta.device = *device;
+  c.add_fresh(std::move(meta));
+  return InferStatus::kOk;
+}
+
+InferStatus pointwise_inplace(InferContext& c, const PointwiseRule& rule) {
+  const TensorMeta& self = c.self();
+  DType dtype = result_dtype(c, gather(c, rule.promote_args), rule.promote);
+  if (dtype == DType::kUndefined || !can_cast(dtype, self.dtype)) return InferStatus::kError;
+  Inputs inputs = gather(c, rule.iterate_args);
+  if (!common_device(inputs)) return InferStatus::kError;
+  for (const TensorMeta* meta : inputs)
+    if (meta && !expandable_to(meta->sizes, self.sizes)) return InferStatus::kError;
+  c.add_same(0);
+  return InferStatus::kOk;
+}
+
+InferStatus returns_self(InferContext& c) {
+  c.add_same(0);
+  return InferStatus::kOk;
+}
+
+InferStatus copy_(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const TensorMeta* source = c.tensor(1);
+  if (!source) return c.unsure();
+  if (!expandable_to(source->sizes, self.sizes)) return InferStatus::kError;
+  c.add_same(0);
+  return InferStatus::kOk;
+}
+
+namespace {
+
+PointwiseRule binary(Promote promote) {
+  PointwiseRule rule;
+  rule.promote_args[0] = rule.iterate_args[0] = 0;
+  rule.promote_args[1] = rule.iterate_args[1] = 1;
+  rule.promote = promote;
+  return rule;
+}
+
+}  // namespace
+
+InferStatus div_mode(InferContext& c) {
+  return pointwise(c, binary(c.has(2) ? Promote::kCommon : Promote::kIntToFloat));
+}
+
+InferStatus div_mode_inplace(InferContext& c) {
+  return pointwise_inplace(c, binary(c.has(2) ? Promote::kCommon : Promote::kIntToFloat));
+}
+
+// pow(2, x): the base is a wrapped number, the layout is that of the exponent.
+InferStatus pow_scalar_base(InferContext& c) {
+  const Operand& base = c.operand(0);
+  bool one = (base.is(Operand::Kind::kInt) && base.as_int() == 1) ||
+             (base.is(Operand::Kind::kFloat) && base.as_float() == 1.0) || base.is(Operand::Kind::kBool);
+  // LibTorch fills a result of another making for base 1.
+  if (one) return c.unsure();
+  return pointwise(c, binary(Promote::kCommon));
+}
+
+InferStatus where(InferContext& c) {
+  const TensorMeta* condition = c.tensor(0);
+  if (!condition) return c.unsure();
+  if (condition->dtype != DType::kBool && condition->dtype != DType::kU8) return InferStatus::kError;
+  PointwiseRule rule;
+  rule.promote_args = {1, 2, -1, -1, -1, -1};
+  rule.iterate_args = {0, 1, 2, -1, -1, -1};
+  return pointwise(c, rule);
+}
+
+InferStatus masked_fill(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const TensorMeta* mask = c.tensor(1);
+  if (!mask) return c.unsure();
+  DimVector sizes = self.sizes;
+  if (mask->dtype != DType::kBool || !broadcast_shape(sizes, mask->sizes)) return InferStatus::kError;
+  c.add_fresh(sizes, self.dtype, self.device);
+  return InferStatus::kOk;
+}
+
+InferStatus masked_fill_inplace(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const TensorMeta* mask = c.tensor(1);
+  if (!mask) return c.unsure();
+  if (mask->dtype != DType::kBool || !expandable_to(mask->sizes, self.sizes)) return InferStatus::kError;
+  c.add_same(0);
+  return InferStatus::kOk;
+}
+
+InferStatus native_dropout(InferContext& c) {
+  const TensorMeta& self = c.self();
+  DimVector strides = preserved_strides(self);
+  TensorMeta out = self;
+  out.strides = strides;
+  TensorMeta mask = out;
+  mask.dtype = DType::kBool;
+  if (self.device.is_cpu()) return c.unsure();
+  c.add_fresh(std::move(out));
+  c.add_fresh(std::move(mask));
+  return InferStatus::kOk;
+}
+
+InferStatus glu(InferContext& c) {
+  TensorMeta half = c.self();
+  int64_t dim = wrap_dim(c.integer(1), half.dim());
+  if (half.dim() == 0 || dim < 0 || half.sizes[dim] % 2 != 0) return InferStatus::kError;
+  half.sizes[dim] /= 2;
+  const TensorMeta* inputs[] = {&half, &half};
+  auto out = elementwise_output(inputs);
+  if (!out) return InferStatus::kError;
+  half.strides = std::move(out->strides);
+  c.add_fresh(std::move(half));
+  return InferStatus::kOk;
+}
+
+}  // namespace framejit::graph::infer
