@@ -24,10 +24,11 @@
 // variables) runs, blocks and None placeholders are pushed, and resume_slot() is called: C++ writes all locals, cells
 // and stack slots of the exit in place. Then as above: jump, or run_pending().
 //
-// Handlers, 3.11+: inside an except handler the thread's handled exception belongs to the frame's state, and the
-// previous one lies in the stack slots that handled_slots() names. A segment that leaves a handler, or enters one, must
-// set it (PyErr_SetHandledException): leaving, to what the outermost left slot held; entering, to the exception above
-// the innermost entered slot, after saving the old one in that slot. Return (0) and resume (1) leave all handlers.
+// Handlers, 3.11+: inside an except handler the thread's handled exception belongs to the frame's state, and the one
+// handled before lies in the stack slots that handled_slots() names, outermost first. Of a site's and an exit's handled
+// slots the common first ones stay. Leaving others: the thread's handled exception (PyErr_SetHandledException) becomes
+// what the first left slot holds. Entering: the first entered slot gets what is handled then, and the thread's handled
+// exception becomes the one that the captured code handles there. Return (0) and resume (1) leave all handlers.
 #pragma once
 
 #include <cstdint>
