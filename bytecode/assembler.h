@@ -62,8 +62,8 @@ class Assembler {
   // label lies; a conditional jump that a version has forward only is written as its opposite round a backward jump.
   void emit_jump(uint16_t opcode, Label target);
 
-  // All labels used must be bound. `entry_depth`: values on the stack at the first instruction (3.10 generators: 1).
-  AssembledCode finish();
+  // All labels used must be bound.
+  AssembledCode finish() const;
 
  private:
   friend class Layout;
@@ -73,8 +73,8 @@ class Assembler {
     Label target;
     int32_t region = kNoRegion;
     Position position;
-    InstrIndex origin;   // the copied instruction, if any
-    bool fused = false;  // 3.13: shares one code unit with the next item
+    InstrIndex origin;         // the copied instruction, if any
+    bool second_half = false;  // copied from the second half of an instruction pair (3.13)
   };
   void append(Item item);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/py_ref.h"
@@ -46,10 +47,10 @@ class CodeBuilder {
   void load_attr(std::string_view name);  // [owner] -> [value]
   void pop_top();
   void pop_top(int32_t count);
-  void copy_value(int32_t n);  // [.., vn, .., v1] -> [.., vn, .., v1, vn]
-  void swap(int32_t n);  // exchanges the top with the n-th value, 1 being the top; n <= 4 before 3.10, any n after
-  void rot(int32_t n);   // moves the top to place n; the same limit
-  void push_null();      // [] -> [NULL], every version
+  void dup_top();
+  void swap(int32_t n);                 // exchanges the top with the n-th value, 1 being the top; n is 2 to 4
+  void rot(int32_t n);                  // moves the top down to place n; n is 2 to 4
+  void push_null();                     // [] -> [NULL], every version
   void unpack_sequence(int32_t count);  // [tuple] -> [last .. first], so that the first element is on top
   void build_tuple(int32_t count);
   void call0(BorrowedRef callable);                     // [] -> [callable()]
@@ -78,12 +79,16 @@ class CodeBuilder {
   Ref finish();
 
  private:
-  friend class CodeObjectSpec;
-  uint16_t opcode(SimOp op, int32_t aux = 0) const;
+  void emit(std::string_view name, uint32_t arg = 0);
+  void emit_jump(SimOp op, uint8_t aux, Label target);
+  void call(int32_t argc);
+  void load_attr_at(int32_t name);
+  uint32_t deref_arg(int32_t slot) const;
 
   DecodedCodePtr base_;
   Assembler assembler_;
   std::vector<Ref> added_consts_;
+  std::unordered_map<PyObject*, int32_t> const_places_;
   std::vector<Ref> added_names_;
   int32_t arg_count_, posonly_arg_count_, kwonly_arg_count_, flags_;
   Ref name_;

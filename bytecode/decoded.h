@@ -95,6 +95,7 @@ class Decoded {
   int32_t free_count = 0;   // co_freevars
   int32_t stack_size = 0;
   int32_t first_line = 0;
+  int32_t max_depth = 0;  // deepest stack that the analysis found
 
   const Instruction& at(InstrIndex i) const { return instructions[i.index()]; }
   size_t size() const { return instructions.size(); }
@@ -122,6 +123,7 @@ class Decoded {
   friend class StackAnalysis;
   const Liveness& liveness() const;
 
+  // Chains of special slots and of blocks are trees of shared tails.
   struct SpecialSlot {
     int32_t below;  // index into specials_, -1: none
     int32_t place;

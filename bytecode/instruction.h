@@ -92,6 +92,7 @@ struct Instruction {
   int32_t arg = 0;            // canonical, see sim_ops.def
   int32_t extra = 0;          // canonical, see sim_ops.def
   uint32_t raw_arg = 0;       // CPython's own, EXTENDED_ARG folded in
+  bool second_half = false;   // 3.13: shares its code unit with the instruction before it
   InstrIndex target;          // jumps and SetupFinally / SetupWith: where to
   int32_t region = -1;        // index into DecodedCode::regions, 3.11+
   uint32_t offset = 0;        // bytes, of the instruction itself (of CALL where KW_NAMES and PRECALL are folded in)

@@ -21,10 +21,11 @@ struct VersionTraits {
   bool has_blocks;  // block stack (true) or exception table
   bool has_resume;  // code starts with RESUME; calls take a NULL slot
   bool has_precall;
-  bool has_return_generator;
-  bool shares_cell_slots;        // a cell that is also an argument has the argument's slot
-  uint8_t end_for_instructions;  // instructions between a loop's end and ForIter's target
-  CallLayout call_layout;        // of ordinary calls
+  bool shares_cell_slots;         // a cell that is also an argument has the argument's slot
+  uint8_t end_for_instructions;   // instructions between a loop's end and ForIter's target
+  CallLayout call_layout;         // of ordinary calls
+  uint8_t compare_equal_arg;      // COMPARE_OP's argument for ==, whose result a conditional jump takes
+  const char* load_fast_checked;  // the opcode that reads a local which may be unbound
 };
 
 const VersionTraits& traits(Version version);

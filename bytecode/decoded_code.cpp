@@ -1,0 +1,23 @@
+#include "bytecode/decoded_code.h"
+
+#include "base/check.h"
+#include "bytecode/code_object.h"
+
+namespace framejit::bytecode {
+
+DecodedCodePtr decode(BorrowedRef code) {
+  FJ_CHECK(PyCode_Check(code.get()), "decode() needs a code object");
+  CodeParts parts = read_code(reinterpret_cast<PyCodeObject*>(code.get()));
+  auto decoded = std::make_shared<DecodedCode>();
+  decode_bytes(parts.raw, *decoded);
+  decoded->code = Ref::borrow(code);
+  decoded->consts = std::move(parts.consts);
+  decoded->names = std::move(parts.names);
+  decoded->localsplus_names = std::move(parts.localsplus_names);
+  decoded->name = std::move(parts.name);
+  decoded->qualname = std::move(parts.qualname);
+  decoded->filename = std::move(parts.filename);
+  return decoded;
+}
+
+}  // namespace framejit::bytecode
