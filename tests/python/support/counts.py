@@ -115,3 +115,11 @@ def check_not_captured(compiled, *operators: str):
     present = [name for name in operators if f"aten.{name}" in text]
     if present:
         raise AssertionError(f"captured: {present}; graphs:\n{text}")
+
+
+def check_text(what: str, value, *parts: str):
+    """Assert that a readable account (a str, or a list of things that print) has all these parts in it."""
+    text = value if isinstance(value, str) else "\n".join(map(str, value))
+    missing = [part for part in parts if part not in text]
+    if missing:
+        raise AssertionError(f"{what} does not mention {missing}:\n{text}")

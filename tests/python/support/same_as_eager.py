@@ -128,9 +128,16 @@ def account(run, args, kwargs, snapshot, after=None, seed=0):
                 afterwards = after(result)
         except Exception as error:
             raised = error
+    with torch._C.DisableTorchFunctionSubclass():
+        lines = describe_run(args, kwargs, snapshot, printed.getvalue(), result, afterwards, raised)
+    return lines, raised
+
+
+def describe_run(args, kwargs, snapshot, printed, result, afterwards, raised):
+    """Lines for all that a run did, in the order in which identities are numbered: arguments, results, the rest."""
     describer = Describer(snapshot.versions)
     lines = describer.lines
-    lines += [f"printed: {line}" for line in printed.getvalue().splitlines(True)]
+    lines += [f"printed: {line}" for line in printed.splitlines(True)]
     lines += [f"random state: {text}" for text in random_states()] + [f"switches: {torch_switches()}"]
     for index, value in enumerate(args):
         describer.describe(f"args[{index}]", value)
@@ -143,7 +150,7 @@ def account(run, args, kwargs, snapshot, after=None, seed=0):
     if raised is not None:
         describe_exception(describer, "raised", raised)
     describe_surroundings(describer, snapshot)
-    return lines, raised
+    return lines
 
 
 def describe_surroundings(describer, snapshot):

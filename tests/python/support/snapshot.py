@@ -10,11 +10,12 @@ from __future__ import annotations
 import collections
 import functools
 import os
+import sys
 import types
 
 import torch
 
-from .source import PREFIX
+from .source import PREFIX, SOURCE_MODULE
 
 TESTS_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MISSING = object()
@@ -26,6 +27,12 @@ def is_test_code(filename: str) -> bool:
         return True
     filename = os.path.abspath(filename)
     return filename.startswith(TESTS_FOLDER + os.sep) and not filename.startswith(os.path.join(TESTS_FOLDER, "support") + os.sep)
+
+
+def is_test_class(cls: type) -> bool:
+    if cls.__module__ == SOURCE_MODULE:
+        return True
+    return is_test_code(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
 
 
 def names_used(code: types.CodeType):
@@ -46,12 +53,14 @@ class Snapshot:
         self._globals = {}
         self.versions = {}
         self._pending = list(roots)
-        while self._pending:
-            self._visit(self._pending.pop())
+        with torch._C.DisableTorchFunctionSubclass():
+            while self._pending:
+                self._visit(self._pending.pop())
 
     def restore(self):
-        for restore, target, saved in self._records:
-            restore(target, saved)
+        with torch._C.DisableTorchFunctionSubclass():
+            for restore, target, saved in self._records:
+                restore(target, saved)
         for (_, name), (namespace, saved) in self._globals.items():
             if saved is MISSING:
                 namespace.pop(name, None)
@@ -146,8 +155,7 @@ class Snapshot:
                 self._pending.append(saved)
 
     def _visit_class(self, cls):
-        functions = [item for item in vars(cls).values() if isinstance(item, types.FunctionType)]
-        if not any(is_test_code(function.__code__.co_filename) for function in functions):
+        if not is_test_class(cls):
             return
         public = {name: item for name, item in vars(cls).items() if not name.startswith("__")}
         self._records.append((restore_class, cls, public))
@@ -170,6 +178,8 @@ class TensorState:
 
 
 def restore_tensor(tensor, state):
+    if tensor.layout != torch.strided:
+        return
     with torch.no_grad():
         if state.is_leaf and not tensor.is_leaf:
             tensor.detach_()

@@ -10,6 +10,7 @@ import linecache
 import textwrap
 
 PREFIX = "<framejit test source "
+SOURCE_MODULE = "framejit_test_source"
 _numbers = itertools.count()
 
 
@@ -18,7 +19,7 @@ def define(source: str, **names):
     text = textwrap.dedent(source)
     filename = f"{PREFIX}{next(_numbers)}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    namespace = {"__name__": "framejit_test_source", "__file__": filename, **names}
+    namespace = {"__name__": SOURCE_MODULE, "__file__": filename, **names}
     exec(compile(text, filename, "exec"), namespace)
     return namespace
 

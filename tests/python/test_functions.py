@@ -1,0 +1,411 @@
+"""Calls are inlined: every way to pass arguments, closures, lambdas, partials, recursion, decorators."""
+
+import contextlib
+import functools
+import inspect
+import operator
+
+import pytest
+import torch
+
+from support.same_as_eager import assert_same_as_eager
+from support.source import define_function
+
+LOG = []
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+def check(fn, *args, **options):
+    return assert_same_as_eager(fn, *(args or (x3(),)), **options)
+
+
+def scaled(x, scale=2, shift=0.5):
+    return x * scale + shift
+
+
+def test_positional_keyword_and_default_arguments():
+    check(lambda x: [scaled(x), scaled(x, 3), scaled(x, shift=1), scaled(shift=1, x=x), scaled(x, 3, 4)])
+
+
+def test_keyword_only_and_positional_only():
+    def callee(a, b=2, /, c=3, *, d=4, e):
+        return a * b + c * d - e
+
+    check(lambda x: [callee(x, e=1), callee(x, 5, e=x), callee(x, 5, 6, d=7, e=8), callee(x, c=9, e=1)])
+
+
+def test_star_arguments():
+    def callee(first, *rest, key=1, **more):
+        return first + sum(rest) * key, list(more), more
+
+    def f(x):
+        values, options = [1, 2], {"key": 3, "extra": x}
+        return callee(x, *values, **options), callee(*[x, x], *(3,), other=1, **{"last": 2}), callee(x)
+
+    check(f)
+
+
+def test_entry_function_with_star_arguments():
+    def f(x, *rest, scale=1, **more):
+        return x * scale + sum(rest), rest, more
+
+    check(f, x3(), 1, 2.5)
+    assert_same_as_eager(f, x3(), 1, kwargs={"scale": 3, "name": x3()})
+
+
+def test_dict_and_list_of_star_arguments_are_copies():
+    def callee(*rest, **more):
+        more["new"] = rest
+        return more
+
+    def f(x):
+        options = {"x": x + 1}
+        return callee(**options), options
+
+    check(f)
+
+
+def test_lambda_and_function_in_a_container():
+    def f(x):
+        table = {"double": lambda v: v * 2, "sin": torch.sin, "scaled": scaled}
+        return [fn(x) for fn in table.values()], table["double"](table["sin"](x))
+
+    check(f)
+
+
+def test_closure_reads_and_writes():
+    def f(x):
+        total = x
+
+        def add(value):
+            nonlocal total
+            total = total + value
+
+        add(1)
+        add(x)
+        return total
+
+    check(f)
+
+
+def test_closures_in_a_loop_share_their_variable():
+    def f(x):
+        functions = []
+        for i in range(3):
+            functions.append(lambda v: v * i)
+        return [fn(x) for fn in functions]
+
+    check(f)
+
+
+def test_default_argument_captures_loop_variable():
+    check(lambda x: [fn(x) for fn in [lambda v, i=i: v * i for i in range(3)]])
+
+
+def test_nested_closures_three_deep():
+    def f(x):
+        a = 2
+
+        def middle():
+            b = 3
+
+            def inner(v):
+                nonlocal a
+                a += b
+                return v * a
+
+            return inner
+
+        inner = middle()
+        return inner(x), inner(x), a
+
+    check(f)
+
+
+def test_closure_escapes():
+    def f(x):
+        y = x + 1
+        n = 0
+
+        def get():
+            return y
+
+        def count():
+            nonlocal n
+            n += 1
+            return n, y
+
+        return get, count
+
+    check(f, after=lambda result: (result[0](), result[1](), result[1]()))
+
+
+def test_escaping_closure_shares_its_cell_with_an_outer_one():
+    n = 5
+
+    def f(x):
+        def up():
+            nonlocal n
+            n += 1
+            return n
+
+        up()
+        return x * n, up
+
+    check(f, after=lambda result: (result[1](), n))
+
+
+def test_lambda_with_defaults_escapes():
+    check(lambda x: (x + 1, lambda a, b=x * 2, *, c=[x]: (a, b, c)), after=lambda result: result[1](1))
+
+
+def test_function_attributes():
+    def f(x):
+        def callee(v):
+            return v * callee.factor
+
+        callee.factor = 3
+        return callee(x), callee.__name__, callee.factor, callee
+
+    check(f)
+
+
+def test_partial():
+    partial = functools.partial(scaled, scale=3)
+
+    def f(x):
+        inner = functools.partial(partial, shift=1)
+        return partial(x), inner(x), functools.partial(torch.add, alpha=2)(x, x), inner.keywords
+
+    check(f)
+
+
+def test_partial_method():
+    class Model:
+        def run(self, x, n):
+            return x * n
+
+        twice = functools.partialmethod(run, n=2)
+
+    model = Model()
+    check(lambda x: model.twice(x))
+
+
+def test_decorated_function():
+    def logged(fn):
+        @functools.wraps(fn)
+        def wrapper(*args, **kwargs):
+            LOG.append(fn.__name__)
+            return fn(*args, **kwargs) + 1
+
+        return wrapper
+
+    @logged
+    @logged
+    def callee(x, n=2):
+        return x * n
+
+    check(lambda x: (callee(x), callee(x, n=3), callee.__name__))
+
+
+def test_decorator_applied_inside():
+    def f(x):
+        def twice(fn):
+            return lambda v: fn(fn(v))
+
+        @twice
+        def callee(v):
+            return v * 2
+
+        return callee(x)
+
+    check(f)
+
+
+def test_recursion():
+    def power(x, n):
+        return x if n == 0 else power(x * x, n - 1) + n
+
+    check(lambda x: power(x, 5))
+
+
+def test_mutual_recursion():
+    def even(x, n):
+        return x if n == 0 else odd(x.sin(), n - 1)
+
+    def odd(x, n):
+        return x + 1 if n == 0 else even(x.cos(), n - 1)
+
+    check(lambda x: even(x, 5))
+
+
+def test_call_of_a_callable_object():
+    class Scale:
+        def __init__(self, n):
+            self.n = n
+
+        def __call__(self, x, shift=0):
+            return x * self.n + shift
+
+    scale = Scale(2)
+    check(lambda x: [scale(x), scale(x, shift=1), Scale(3)(x)])
+
+
+def test_operator_functions():
+    def f(x):
+        return [
+            operator.add(x, 1), operator.mul(x, x), operator.neg(x), operator.getitem(x, 0), operator.itemgetter(1)([x, x + 1]),
+            operator.attrgetter("shape")(x), operator.methodcaller("sum")(x),
+        ]  # fmt: skip
+
+    check(f)
+
+
+def test_functools_reduce():
+    check(lambda x: functools.reduce(lambda a, b: a * b, [x, x + 1, x + 2], 2))
+
+
+def test_lru_cache_of_a_pure_function():
+    @functools.lru_cache(maxsize=None)
+    def size(n):
+        return n * 2
+
+    check(lambda x: x * size(3) + size(3), breaks=None, graphs=None)
+
+
+def test_singledispatch():
+    @functools.singledispatch
+    def describe(value):
+        return "other"
+
+    @describe.register(int)
+    def _(value):
+        return "int"
+
+    check(lambda x: (x + 1, describe(1), describe("a")), breaks=None, graphs=None)
+
+
+def test_too_many_arguments_to_a_callee():
+    check(lambda x: scaled(x + 1, 1, 2, 3), raises=TypeError, graphs=None, breaks=None)
+
+
+def test_unknown_and_missing_keyword_of_a_callee():
+    check(lambda x: scaled(x + 1, unknown=1), raises=TypeError, graphs=None, breaks=None)
+    check(lambda x: scaled(scale=2), raises=TypeError, graphs=None, breaks=None)
+    check(lambda x: scaled(x, x=1), raises=TypeError, graphs=None, breaks=None)
+
+
+def test_call_of_something_that_is_not_callable():
+    check(lambda x: (x + 1)(), raises=TypeError, graphs=None, breaks=None)
+    check(lambda x: x.grad(), raises=TypeError, graphs=None, breaks=None)
+
+
+def test_generator_function_consumed_inside():
+    def numbers(x, n):
+        for i in range(n):
+            yield x + i
+
+    def delegating(x):
+        yield from numbers(x, 2)
+        yield x * 10
+
+    check(lambda x: [sum(numbers(x, 3)), list(delegating(x)), [*numbers(x, 2)], max(i for i in range(4))], breaks=None)
+
+
+def test_generator_stepped_by_hand():
+    def numbers(x):
+        got = yield x
+        while True:
+            got = yield x * got
+
+    def f(x):
+        generator = numbers(x)
+        out = [next(generator), generator.send(2), generator.send(3)]
+        generator.close()
+        return out
+
+    check(f, breaks=None)
+
+
+def test_generator_expression_in_consumers():
+    def f(x):
+        return [
+            any(n > 2 for n in [1, 2, 3]), all(n > 2 for n in [1, 2, 3]), sum(x * n for n in range(3)),
+            tuple(x + n for n in range(2)), dict((n, x - n) for n in range(2)), ",".join(str(n) for n in range(3)),
+            min(n for n in (3, 1)), sorted(n for n in (3, 1)), set(n % 2 for n in range(4)), list(x for _ in range(2)),
+        ]  # fmt: skip
+
+    check(f)
+
+
+def test_generator_escapes():
+    def f(x):
+        y = x + 1
+        return (y * i for i in range(3))
+
+    check(f, after=list, breaks=None)
+
+
+def test_contextmanager_decorator():
+    @contextlib.contextmanager
+    def shifted(x):
+        LOG.append("enter")
+        try:
+            yield x + 1
+        finally:
+            LOG.append("exit")
+
+    def f(x):
+        with shifted(x) as y:
+            return y * 2
+
+    check(f, breaks=None)
+
+
+def test_inspect_like_introspection():
+    check(lambda x: (x + 1, callable(scaled), scaled.__defaults__, scaled.__code__.co_argcount, scaled.__module__))
+    check(lambda x: (x + 1, list(inspect.signature(scaled).parameters)), breaks=None)
+
+
+def test_deep_call_chain():
+    source = "def f0(x):\n    return x + 1\n" + "".join(f"def f{i}(x):\n    return f{i - 1}(x) * 1\n" for i in range(1, 60))
+    check(define_function(source, "f59"))
+
+
+def test_many_arguments():
+    names = [f"a{i}" for i in range(300)]
+    source = f"def g({', '.join(names)}):\n    return {' + '.join(names)}\ndef f(x):\n    return g({', '.join(f'{n}=x' for n in names)})\n"
+    check(define_function(source))
+
+
+def test_entry_function_with_many_locals_and_constants():
+    lines = [f"    v{i} = {i} + {i}.5" for i in range(400)]
+    total = " + ".join(f"v{i}" for i in range(400))
+    check(define_function("def f(x):\n" + "\n".join(lines) + f"\n    return x * ({total})\n"))
+
+
+def test_builtin_names_rebound_locally():
+    def f(x):
+        len = lambda value: 7  # noqa: A001, E731
+        return x * len(x)
+
+    check(f)
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "sub", "maximum", "atan2"])
+def test_torch_function_by_name(name):
+    check(lambda x: getattr(torch, name)(x, x + 1) + getattr(x, name)(x) if hasattr(x, name) else x + 1)
+
+
+def test_function_without_tensor_operators():
+    check(lambda n: [n * 2, str(n)], 3, graphs=0)
+
+
+def test_function_that_returns_nothing():
+    def f(x):
+        x + 1
+
+    check(f, graphs=None)
