@@ -3,6 +3,7 @@
 
 #include "python/framejit_bytecode/bytecode_bindings.h"
 #include "python/framejit_bytecode/eval_frame_bindings.h"
+#include "python/framejit_bytecode/twin_bindings.h"
 
 namespace {
 
@@ -23,7 +24,8 @@ PyModuleDef core_module = {
 PyMODINIT_FUNC PyInit__core() {
   PyObject* module = PyModule_Create(&core_module);
   if (!module) return nullptr;
-  if (framejit::add_bytecode_bindings(module) < 0 || framejit::add_eval_frame_bindings(module) < 0) {
+  if (framejit::add_bytecode_bindings(module) < 0 || framejit::add_eval_frame_bindings(module) < 0 ||
+      framejit::add_twin_bindings(module) < 0) {
     Py_DECREF(module);
     return nullptr;
   }
