@@ -5,11 +5,10 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "graph/ids.h"
 
 namespace framejit::graph {
 
-// An object of the pool that the runtime owns: how graph/ names Python objects without knowing Python.
-using ConstId = Id<struct ConstTag>;
 using SourceId = Id<struct SourceTag>;
 
 enum class SourceKind : uint8_t {

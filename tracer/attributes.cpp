@@ -1,0 +1,423 @@
+// Attribute reads and writes, by the interpreter's own rules (PyObject_GenericGetAttr, type_getattro,
+// slot_tp_getattr_hook), with a guard for all that was looked at.
+#include "tracer/library.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+using graph::GuardKind;
+using graph::SourceId;
+using graph::SourceKind;
+
+namespace {
+
+bool is_heap_type(PyTypeObject* type) { return type->tp_flags & Py_TPFLAGS_HEAPTYPE; }
+bool is_data_descriptor(PyObject* descriptor) { return Py_TYPE(descriptor)->tp_descr_set != nullptr; }
+
+PyObject* raw_lookup(PyTypeObject* type, const char* name) { return _PyType_Lookup(type, interned(name)); }
+
+// The instance dictionary, or null if the object has none (yet).
+PyObject* instance_dict(PyObject* obj) {
+  if (PyType_Check(obj)) return nullptr;
+  PyObject** slot = _PyObject_GetDictPtr(obj);
+  return slot ? *slot : nullptr;
+}
+
+[[noreturn]] void no_attribute(Simulator& sim, PyObject* obj, PyObject* name) {
+  PyErr_Format(PyExc_AttributeError, "'%.50s' object has no attribute '%U'", Py_TYPE(obj)->tp_name, name);
+  sim.raise();
+}
+
+bool is_forbidden_tensor_attribute(PyObject* name) {
+  static const char* const kNames[] = {
+      "grad_fn",   "_grad_fn", "_backward_hooks",          "_post_accumulate_grad_hooks", "_version",     "_base",
+      "output_nr", "_cdata",   "__cuda_array_interface__", "__array_interface__",         "retains_grad", "name"};
+  for (const char* forbidden : kNames)
+    if (PyUnicode_CompareWithASCIIString(name, forbidden) == 0) return true;
+  return false;
+}
+
+}  // namespace
+
+PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
+  PyObject* found = _PyType_Lookup(type, name);
+  if (!is_heap_type(type)) return found;
+  SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
+  if (found)
+    world_.guard(GuardKind::kTypeAttrIs, world_.sources().keyed(SourceKind::kTypeAttr, source, world_.pool().add(name)),
+                 found);
+  else
+    world_.guard(GuardKind::kTypeAttrAbsent, source, name);
+  return found;
+}
+
+SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const SymValue& owner) {
+  PyObject* obj = owner.get();
+  if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
+  if (Py_TYPE(descriptor) == &PyProperty_Type) {
+    Ref getter = check(PyObject_GetAttrString(descriptor, "fget"));
+    if (getter.get() == Py_None) raise(PyExc_AttributeError, "unreadable attribute");
+    return call(SymValue(getter), {owner});
+  }
+  if (Py_TYPE(descriptor) == &PyStaticMethod_Type || Py_TYPE(descriptor) == &PyClassMethod_Type) {
+    Ref function = check(PyObject_GetAttrString(descriptor, "__func__"));
+    if (Py_TYPE(descriptor) == &PyStaticMethod_Type) return SymValue(function);
+    PyTypeObject* type = PyType_Check(obj) ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
+    return SymValue(check(PyMethod_New(function.get(), reinterpret_cast<PyObject*>(type))));
+  }
+  if (PyObject* get = lookup_type(Py_TYPE(descriptor), interned("__get__")); get && PyFunction_Check(get)) {
+    SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(found_in)));
+    (void)source;
+    return call(SymValue::borrow(get),
+                {SymValue::borrow(descriptor), owner, SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)))});
+  }
+  if (!Py_TYPE(descriptor)->tp_descr_get) return SymValue::borrow(descriptor);
+  static PyObject* class_name = interned("__class__");
+  if (Py_TYPE(descriptor) == &PyGetSetDescr_Type &&
+      PyUnicode_Compare(reinterpret_cast<PyDescrObject*>(descriptor)->d_name, class_name) == 0)
+    return SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
+  bool slot = Py_TYPE(descriptor) == &PyGetSetDescr_Type || Py_TYPE(descriptor) == &PyMemberDescr_Type;
+  if (slot) {
+    PyObject* name = reinterpret_cast<PyDescrObject*>(descriptor)->d_name;
+    if (World::OverlayRead written = world_.overlay(obj, name); written.found) {
+      if (!written.value) no_attribute(*this, obj, name);
+      return SymValue::borrow(written.value);
+    }
+    Ref value = check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
+    SourceId source = world_.source_of(obj);
+    if (!source.valid()) return from_real(std::move(value));
+    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0)
+      return world_.wrap(value.get(), world_.sources().read(SourceKind::kInstanceDict, source));
+    return world_.wrap(keep(value), world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(name)));
+  }
+  // Methods of C types: bound objects; what a call of one may do is decided at the call.
+  if (Py_TYPE(descriptor) == &PyMethodDescr_Type || Py_TYPE(descriptor) == &PyWrapperDescr_Type ||
+      Py_TYPE(descriptor) == &PyClassMethodDescr_Type || PyCFunction_Check(descriptor))
+    return SymValue(
+        check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj)))));
+  if (Py_TYPE(descriptor) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type))
+    return SymValue(check(PyMethod_New(descriptor, obj)));
+  stop(StopReason::kUnsupportedAttribute, fmt::format("descriptor of type '{}'", Py_TYPE(descriptor)->tp_name));
+}
+
+// The rules of PyObject_GenericGetAttr. Empty: no such attribute (no error is set).
+std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(obj);
+  SymValue owner = SymValue::borrow(obj);
+  PyObject* descriptor = lookup_type(type, name);
+  if (descriptor && is_data_descriptor(descriptor)) return bind(descriptor, type, owner);
+  World::OverlayRead written = world_.overlay(obj, name);
+  if (written.found && written.value) return SymValue::borrow(written.value);
+  PyObject* dict = instance_dict(obj);
+  SourceId source = world_.source_of(obj);
+  if (!written.found && dict) {
+    PyObject* shadow = world_.representation(dict);
+    PyObject* value = PyDict_GetItemWithError(shadow ? shadow : dict, name);
+    if (value && (shadow || !source.valid())) return SymValue::borrow(value);
+    if (value) {
+      SourceId dict_source = world_.sources().read(SourceKind::kInstanceDict, source);
+      return world_.wrap(value, world_.sources().keyed(SourceKind::kDictItem, dict_source, world_.pool().add(name)));
+    }
+    if (PyErr_Occurred()) raise();
+  }
+  bool may_have_dict = _PyObject_GetDictPtr(obj) != nullptr;
+  if (!written.found && source.valid() && may_have_dict)
+    world_.guard(GuardKind::kHasNoKey, world_.sources().read(SourceKind::kInstanceDict, source), name);
+  if (!descriptor) return std::nullopt;
+  if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, type, owner);
+  SourceId type_source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
+  return world_.wrap(descriptor, world_.sources().keyed(SourceKind::kTypeAttr, type_source, world_.pool().add(name)));
+}
+
+// torch.nn.Module.__getattr__: parameters, buffers, submodules. Empty: none of them has it.
+static std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name) {
+  static PyObject* const kTables[] = {interned("_parameters"), interned("_buffers"), interned("_modules")};
+  World& world = sim.world();
+  PyObject* dict = instance_dict(module);
+  if (!dict) return std::nullopt;
+  SourceId source = world.source_of(module);
+  for (PyObject* table_name : kTables) {
+    PyObject* table = PyDict_GetItemWithError(dict, table_name);
+    if (!table || !PyDict_Check(table)) continue;
+    if (PyObject* shadow = world.representation(table); shadow || !source.valid()) {
+      PyObject* value = PyDict_GetItemWithError(shadow ? shadow : table, name);
+      if (value) return SymValue::borrow(value);
+      continue;
+    }
+    if (world.overlay(module, table_name).found)
+      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
+    SourceId table_source = world.sources().keyed(
+        SourceKind::kDictItem, world.sources().read(SourceKind::kInstanceDict, source), world.pool().add(table_name));
+    World::OverlayRead written = world.overlay(table, name);
+    if (written.found && written.value) return SymValue::borrow(written.value);
+    PyObject* value = written.found ? nullptr : PyDict_GetItemWithError(table, name);
+    if (value)
+      return world.wrap(value, world.sources().keyed(SourceKind::kDictItem, table_source, world.pool().add(name)));
+    world.guard(GuardKind::kHasNoKey, table_source, name);
+  }
+  return std::nullopt;
+}
+
+SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, bool with_getattr_hook) {
+  PyObject* obj = owner.get();
+  PyObject* hook = with_getattr_hook ? lookup_type(Py_TYPE(obj), interned("__getattr__")) : nullptr;
+  try {
+    if (auto found = generic_find_attr(obj, name)) return *found;
+  } catch (const PythonRaised&) {
+    // A property that raises AttributeError falls through to __getattr__, as in the interpreter.
+    if (!hook || !PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
+    PyErr_Clear();
+  }
+  if (hook) {
+    if (hook == library().module_getattr) {
+      if (auto found = find_in_module(*this, obj, name)) return *found;
+    } else {
+      return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
+    }
+  }
+  no_attribute(*this, obj, name);
+}
+
+static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
+  PyObject* fake = owner.get();
+  World& world = sim.world();
+  World::OverlayRead written = world.overlay(fake, name);
+  if (written.found && written.value) return SymValue::borrow(written.value);
+  PyObject* found = _PyType_Lookup(Py_TYPE(fake), name);
+  const Outside* outside = world.find(fake);
+  if (found) {
+    if (is_forbidden_tensor_attribute(name))
+      sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of a tensor", PyUnicode_AsUTF8(name)));
+    if (outside && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
+      Ref grad = sim.check(PyObject_GetAttr(outside->real.get(), name));
+      return world.wrap(sim.keep(grad), world.sources().read(SourceKind::kTensorGrad, outside->source));
+    }
+    if (PyFunction_Check(found) || Py_TYPE(found)->tp_descr_get) {
+      sim.mark_location();
+      return sim.from_real(sim.check(PyObject_GetAttr(fake, name)));
+    }
+    return SymValue::borrow(found);
+  }
+  PyObject* real = outside ? outside->real.get() : fake;
+  PyObject* dict = instance_dict(real);
+  PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
+  if (outside) {
+    SourceId dict_source = world.sources().read(SourceKind::kInstanceDict, outside->source);
+    if (value)
+      return world.wrap(value, world.sources().keyed(SourceKind::kDictItem, dict_source, world.pool().add(name)));
+    world.guard(GuardKind::kHasNoKey, dict_source, name);
+  } else if (value) {
+    return SymValue::borrow(value);
+  }
+  no_attribute(sim, fake, name);
+}
+
+static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
+  auto* type = reinterpret_cast<PyTypeObject*>(owner.get());
+  World& world = sim.world();
+  PyTypeObject* meta = Py_TYPE(type);
+  PyObject* in_meta = _PyType_Lookup(meta, name);
+  if (in_meta && is_data_descriptor(in_meta)) {
+    if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, meta, owner);
+    return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+  }
+  PyObject* found = sim.lookup_type(type, name);
+  if (found) {
+    if (PyFunction_Check(found)) return SymValue::borrow(found);
+    if (Py_TYPE(found) == &PyClassMethod_Type || Py_TYPE(found) == &PyStaticMethod_Type)
+      return sim.bind(found, type, owner);
+    if (Py_TYPE(found)->tp_descr_get) {
+      if (PyObject* get = _PyType_Lookup(Py_TYPE(found), interned("__get__"));
+          get && PyFunction_Check(get) && !PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(library().enum_meta)))
+        return sim.call(SymValue::borrow(get), {SymValue::borrow(found), SymValue::borrow(Py_None), owner});
+      return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+    }
+    SourceId type_source = world.sources().constant(world.pool().add(owner.get()));
+    return world.wrap(found, world.sources().keyed(SourceKind::kTypeAttr, type_source, world.pool().add(name)));
+  }
+  if (in_meta) return sim.bind(in_meta, meta, owner);
+  PyObject* hook = _PyType_Lookup(meta, interned("__getattr__"));
+  if (hook &&
+      PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(library().enum_meta)))
+    return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+  if (hook) return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
+  PyErr_Format(PyExc_AttributeError, "type object '%.50s' has no attribute '%U'", type->tp_name, name);
+  sim.raise();
+}
+
+static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
+  PyObject* dict = PyModule_GetDict(owner.get());
+  if (auto found = sim.read_namespace(dict, name)) return *found;
+  if (PyObject* in_type = _PyType_Lookup(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type))
+    return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+  // A module-level __getattr__ may import: only what it has already put in place is read.
+  Ref value = Ref::steal(PyObject_GetAttr(owner.get(), name));
+  if (!value) sim.raise();
+  if (is_identity_constant(value.get())) return SymValue(value);
+  sim.stop(StopReason::kUnsupportedAttribute,
+           fmt::format("computed attribute '{}' of a module", PyUnicode_AsUTF8(name)));
+}
+
+SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
+  SymValue owner = owner_value;
+  PyObject* obj = realise(owner);
+  if (is_tensor(obj)) return load_tensor_attr(*this, owner, name);
+  if (PyType_Check(obj)) return load_type_attr(*this, owner, name);
+  if (PyModule_Check(obj)) return load_module_object_attr(*this, owner, name);
+  PyTypeObject* type = Py_TYPE(obj);
+  if (type == &PySuper_Type) {
+    auto [start, self] = super_parts(obj);
+    return load_super_attr(start, self, name);
+  }
+  if (type->tp_getattro == PyObject_GenericGetAttr) {
+    // Methods of plain builtin data need no guard: their types cannot change.
+    if (!is_heap_type(type) && !world_.find(obj) && !PyFunction_Check(obj))
+      return from_real(check(PyObject_GetAttr(obj, name)));
+    return generic_load_attr(owner, name, false);
+  }
+  if (is_heap_type(type)) {
+    PyObject* hook = lookup_type(type, interned("__getattribute__"));
+    if (hook == library().object_getattribute || !hook) return generic_load_attr(owner, name, true);
+    if (PyFunction_Check(hook)) {
+      try {
+        return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
+      } catch (const PythonRaised&) {
+        PyObject* getattr = lookup_type(type, interned("__getattr__"));
+        if (!getattr || !PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
+        PyErr_Clear();
+        return call(SymValue::borrow(getattr), {owner, SymValue::borrow(name)});
+      }
+    }
+  }
+  if (PyMethod_Check(obj)) {
+    SymValue function = SymValue::borrow(PyMethod_GET_FUNCTION(obj));
+    if (PyUnicode_CompareWithASCIIString(name, "__self__") == 0) return SymValue::borrow(PyMethod_GET_SELF(obj));
+    if (PyUnicode_CompareWithASCIIString(name, "__func__") == 0) return function;
+    return load_attr(function, name);
+  }
+  if (!world_.find(obj)) return from_real(check(PyObject_GetAttr(obj, name)));
+  stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of '{}'", PyUnicode_AsUTF8(name), type->tp_name));
+}
+
+SymValue Simulator::load_attr(const SymValue& owner, const char* name) { return load_attr(owner, interned(name)); }
+
+std::optional<SymValue> Simulator::find_attr(const SymValue& owner, PyObject* name) {
+  try {
+    return load_attr(owner, name);
+  } catch (const PythonRaised&) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
+    PyErr_Clear();
+    return std::nullopt;
+  }
+}
+
+SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, PyObject* name) {
+  PyObject* obj = self.get();
+  bool on_class = PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj), start);
+  PyTypeObject* type = on_class ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
+  PyObject* mro = type->tp_mro;
+  Py_ssize_t i = 0, count = PyTuple_GET_SIZE(mro);
+  while (i < count && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(start)) ++i;
+  for (++i; i < count; ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    // The first base that has it in its own dictionary; _PyType_Lookup on that base finds the same object.
+    Ref own = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(base), "__dict__"));
+    if (!own || PyMapping_HasKey(own.get(), name) != 1) continue;
+    PyObject* found = lookup_type(base, name);
+    if (!Py_TYPE(found)->tp_descr_get) {
+      SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(base)));
+      return world_.wrap(found, world_.sources().keyed(SourceKind::kTypeAttr, source, world_.pool().add(name)));
+    }
+    if (on_class && PyFunction_Check(found)) return SymValue::borrow(found);
+    if (on_class && Py_TYPE(found) != &PyClassMethod_Type && Py_TYPE(found) != &PyStaticMethod_Type)
+      return from_real(check(Py_TYPE(found)->tp_descr_get(found, nullptr, obj)));
+    return bind(found, base, self);
+  }
+  PyErr_Format(PyExc_AttributeError, "'super' object has no attribute '%U'", name);
+  raise();
+}
+
+void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
+  PyObject* obj = owner.get();
+  PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
+  if (descriptor && Py_TYPE(descriptor) == &PyProperty_Type) {
+    Ref setter = check(PyObject_GetAttrString(descriptor, "fset"));
+    if (setter.get() == Py_None) raise(PyExc_AttributeError, "can't set attribute");
+    call(SymValue(setter), {owner, std::move(value)});
+    return;
+  }
+  if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor) != &PyMemberDescr_Type) {
+    PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
+    if (!set || !PyFunction_Check(set))
+      stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}'", PyUnicode_AsUTF8(name)));
+    call(SymValue::borrow(set), {SymValue::borrow(descriptor), owner, std::move(value)});
+    return;
+  }
+  realise(value);
+  SourceId source = world_.source_of(obj);
+  if (!source.valid()) {
+    check_status(PyObject_GenericSetAttr(obj, name, value.get()));
+    return;
+  }
+  if (!descriptor && !_PyObject_GetDictPtr(obj)) no_attribute(*this, obj, name);
+  PyObject* dict = instance_dict(obj);
+  if (PyObject* shadow = dict && !descriptor ? world_.representation(dict) : nullptr)
+    check_status(PyDict_SetItem(shadow, name, value.get()));
+  else
+    world_.write(obj, name, value.obj);
+}
+
+// torch.nn.Module.__setattr__ for a plain value: no parameter, submodule or buffer of that name, none stored.
+static bool is_plain_module_write(Simulator& sim, PyObject* module, PyObject* name, SymValue& value) {
+  PyObject* obj = value.get();
+  const Library& lib = library();
+  if (is_module(obj) || (sim.is_tensor(obj) && PyObject_IsInstance(obj, lib.parameter_type) == 1)) return false;
+  return !find_in_module(sim, module, name).has_value();
+}
+
+void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue value) {
+  SymValue owner = owner_value;
+  PyObject* obj = realise(owner);
+  if (is_tensor(obj)) {
+    if (_PyType_Lookup(Py_TYPE(obj), name) || world_.find(obj))
+      stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a tensor", PyUnicode_AsUTF8(name)));
+    stop(StopReason::kUnsupportedAttribute, "an attribute is set on a tensor made in the trace");
+  }
+  if (PyType_Check(obj)) stop(StopReason::kGlobalMutation, "an attribute of a class is set");
+  if (PyModule_Check(obj)) {
+    realise(value);
+    store_global(PyModule_GetDict(obj), name, value.obj);
+    return;
+  }
+  PyTypeObject* type = Py_TYPE(obj);
+  if (type->tp_setattro == PyObject_GenericSetAttr) return generic_store_attr(owner, name, std::move(value));
+  PyObject* hook = lookup_type(type, interned("__setattr__"));
+  if (hook == library().object_setattr) return generic_store_attr(owner, name, std::move(value));
+  if (hook && hook == library().module_setattr && is_plain_module_write(*this, obj, name, value))
+    return generic_store_attr(owner, name, std::move(value));
+  if (!hook || !PyFunction_Check(hook))
+    stop(StopReason::kUnsupportedAttribute,
+         fmt::format("write of '{}' of '{}'", PyUnicode_AsUTF8(name), type->tp_name));
+  call(SymValue::borrow(hook), {owner, SymValue::borrow(name), std::move(value)});
+}
+
+void Simulator::delete_attr(const SymValue& owner_value, PyObject* name) {
+  SymValue owner = owner_value;
+  PyObject* obj = realise(owner);
+  if (is_tensor(obj) || PyType_Check(obj) || PyModule_Check(obj))
+    stop(StopReason::kUnsupportedAttribute, fmt::format("deletion of '{}'", PyUnicode_AsUTF8(name)));
+  PyObject* hook = lookup_type(Py_TYPE(obj), interned("__delattr__"));
+  if (hook && PyFunction_Check(hook)) {
+    call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
+    return;
+  }
+  if (!world_.source_of(obj).valid()) {
+    check_status(PyObject_GenericSetAttr(obj, name, nullptr));
+    return;
+  }
+  if (!generic_find_attr(obj, name)) no_attribute(*this, obj, name);
+  if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion through a descriptor");
+  world_.write(obj, name, {});
+}
+
+}  // namespace framejit

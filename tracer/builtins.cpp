@@ -1,0 +1,310 @@
+// Builtins whose meaning depends on attributes, iteration or truth of simulated objects.
+#include "tracer/builtins.h"
+
+#include "tracer/library.h"
+#include "tracer/proxies.h"
+
+namespace framejit::builtins {
+
+namespace {
+
+void expect(Simulator& sim, const CallArgs& args, size_t at_least, size_t at_most, const char* name) {
+  if (args.has_keywords() || args.count() < at_least || args.count() > at_most)
+    sim.stop(StopReason::kUnknownCall, fmt::format("{} with {} arguments", name, args.count()));
+}
+
+SymValue boolean(bool value) { return SymValue::borrow(value ? Py_True : Py_False); }
+
+PyObject* attribute_name(Simulator& sim, SymValue& name) {
+  PyObject* obj = sim.realise(name);
+  if (!PyUnicode_Check(obj)) sim.raise(PyExc_TypeError, "attribute name must be string");
+  return obj;
+}
+
+// The text of an object comes from Python code of its type, or from its address.
+bool has_plain_text(Simulator& sim, PyObject* obj) {
+  if (is_plain_data(obj)) return true;
+  if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "the text of a tensor");
+  if (PyType_Check(obj) || is_identity_constant(obj)) return true;
+  if (PyExceptionInstance_Check(obj)) return !sim.is_outside_opaque(obj);
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i)
+      if (!has_plain_text(sim, PySequence_Fast_GET_ITEM(obj, i))) return false;
+    return true;
+  }
+  if (PyDict_CheckExact(obj)) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);)
+      if (!has_plain_text(sim, value)) return false;
+    return true;
+  }
+  return PySet_Check(obj) && !sim.is_outside_opaque(obj);
+}
+
+SymValue text_of(Simulator& sim, SymValue value, const char* const* methods, PyObject* callable, CallArgs args) {
+  PyObject* obj = sim.realise(value);
+  if (!has_plain_text(sim, obj)) {
+    for (; *methods; ++methods)
+      if (auto result = sim.call_special(obj, *methods, {})) return *result;
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("the text of a '{}'", Py_TYPE(obj)->tp_name));
+  }
+  return sim.call_real(callable, args);
+}
+
+}  // namespace
+
+SymValue call_isinstance(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "isinstance");
+  int result = PyObject_IsInstance(sim.realise(args.positional[0]), sim.realise(args.positional[1]));
+  sim.check_status(result);
+  return boolean(result);
+}
+
+SymValue call_issubclass(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "issubclass");
+  int result = PyObject_IsSubclass(sim.realise(args.positional[0]), sim.realise(args.positional[1]));
+  sim.check_status(result);
+  return boolean(result);
+}
+
+SymValue call_getattr(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 3, "getattr");
+  PyObject* name = attribute_name(sim, args.positional[1]);
+  if (args.count() == 2) return sim.load_attr(args.positional[0], name);
+  auto found = sim.find_attr(args.positional[0], name);
+  return found ? *found : args.positional[2];
+}
+
+SymValue call_hasattr(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "hasattr");
+  return boolean(sim.find_attr(args.positional[0], attribute_name(sim, args.positional[1])).has_value());
+}
+
+SymValue call_setattr(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 3, 3, "setattr");
+  sim.store_attr(args.positional[0], attribute_name(sim, args.positional[1]), args.positional[2]);
+  return SymValue::borrow(Py_None);
+}
+
+SymValue call_delattr(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "delattr");
+  sim.delete_attr(args.positional[0], attribute_name(sim, args.positional[1]));
+  return SymValue::borrow(Py_None);
+}
+
+SymValue call_len(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 1, 1, "len");
+  return SymValue(sim.check(PyLong_FromSsize_t(sim.length(args.positional[0]))));
+}
+
+SymValue call_iter(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 1, 1, "iter");
+  return sim.get_iter(args.positional[0]);
+}
+
+SymValue call_next(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 1, 2, "next");
+  if (auto item = sim.next(args.positional[0])) return *item;
+  if (args.count() == 2) return args.positional[1];
+  PyErr_SetNone(PyExc_StopIteration);
+  sim.raise();
+}
+
+SymValue call_super(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 0) {
+    SimFrame& frame = sim.frame();
+    const bytecode::DecodedCode& code = *frame.code;
+    SymValue self = code.arg_count ? sim.slot(frame, 0) : SymValue();
+    for (size_t i = 0; i < code.slots.size(); ++i)
+      if (code.slots[i].from_arg == 0 && self.null()) self = sim.slot(frame, i);
+    if (!self.null() && PyCell_Check(self.get())) self = sim.load_cell(self.get(), code.slot_name(0));
+    SymValue cls;
+    for (size_t i = 0; i < code.slots.size(); ++i)
+      if (code.slots[i].is_free && PyUnicode_CompareWithASCIIString(code.slot_name(i), "__class__") == 0)
+        cls = sim.load_cell(sim.slot(frame, i).get(), code.slot_name(i));
+    if (self.null() || cls.null()) sim.raise(PyExc_RuntimeError, "super(): no arguments");
+    args.positional = {cls, self};
+  }
+  expect(sim, args, 2, 2, "super");
+  return sim.call_real(callable, args);
+}
+
+SymValue call_type_of(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 1, 1, "type");
+  return SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(sim.realise(args.positional[0]))));
+}
+
+SymValue call_bool(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 0, 1, "bool");
+  return boolean(args.count() == 1 && sim.truth(args.positional[0]));
+}
+
+SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 0) return sim.call_real(callable, args);
+  PyObject* obj = sim.realise(args.positional[0]);
+  if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a number is taken from a tensor");
+  bool to_int = callable == reinterpret_cast<PyObject*>(&PyLong_Type);
+  if (auto result = sim.call_special(obj, to_int ? "__int__" : "__float__", {})) return *result;
+  if (auto result = sim.call_special(obj, "__index__", {})) return sim.call(SymValue::borrow(callable), {*result});
+  sim.require_plain(args, callable);
+  return sim.call_real(callable, args);
+}
+
+SymValue call_str(Simulator& sim, PyObject* callable, CallArgs args) {
+  static const char* const kMethods[] = {"__str__", "__repr__", nullptr};
+  if (args.count() != 1) return sim.call_real(callable, args);
+  return text_of(sim, args.positional[0], kMethods, callable, args);
+}
+
+SymValue call_repr(Simulator& sim, PyObject* callable, CallArgs args) {
+  static const char* const kMethods[] = {"__repr__", nullptr};
+  expect(sim, args, 1, 1, "repr");
+  return text_of(sim, args.positional[0], kMethods, callable, args);
+}
+
+SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 1, 2, "format");
+  PyObject* obj = sim.realise(args.positional[0]);
+  if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a tensor is formatted");
+  SymValue spec = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyUnicode_FromString("")));
+  if (auto result = sim.call_special(obj, "__format__", {spec})) return *result;
+  if (has_plain_text(sim, obj)) return sim.call_real(callable, args);
+  PyObject* str = reinterpret_cast<PyObject*>(&PyUnicode_Type);
+  CallArgs text_args{{args.positional[0]}, {}};
+  args.positional[0] = call_str(sim, str, text_args);
+  return sim.call_real(callable, args);
+}
+
+SymValue call_list(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() != 1 || args.has_keywords()) return sim.call_real(callable, args);
+  Ref list = sim.check(PyList_New(0));
+  for (SymValue& item : sim.unpack(args.positional[0])) sim.check_status(PyList_Append(list.get(), sim.realise(item)));
+  return SymValue(std::move(list));
+}
+
+SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 1 && PyTuple_CheckExact(args.positional[0].get())) return args.positional[0];
+  SymValue list = call_list(sim, reinterpret_cast<PyObject*>(&PyList_Type), std::move(args));
+  return SymValue(sim.check(PyList_AsTuple(list.get())));
+}
+
+SymValue call_dict(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 1) {
+    PyObject* obj = sim.realise(args.positional[0]);
+    if (sim.find_attr(args.positional[0], interned("keys")) && !PyDict_CheckExact(obj))
+      args.positional[0] = SymValue(sim.snapshot_dict(args.positional[0]));
+    else
+      args.positional[0] = sim.as_c_iterable(args.positional[0]);
+  }
+  return sim.call_real(callable, args);
+}
+
+SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 1, 1, "reversed");
+  PyObject* obj = sim.realise(args.positional[0]);
+  if (auto result = sim.call_special(obj, "__reversed__", {})) return *result;
+  if (PyObject* method = _PyType_Lookup(Py_TYPE(obj), interned("__getitem__")); method && PyFunction_Check(method)) {
+    Py_ssize_t size = sim.length(args.positional[0]);
+    Ref list = sim.check(PyList_New(0));
+    for (Py_ssize_t i = size; i-- > 0;) {
+      SymValue item = sim.get_item(args.positional[0], SymValue(sim.check(PyLong_FromSsize_t(i))));
+      sim.check_status(PyList_Append(list.get(), sim.realise(item)));
+    }
+    return sim.get_iter(SymValue(std::move(list)));
+  }
+  if (sim.is_outside_opaque(obj)) sim.stop(StopReason::kUnsupportedValue, "reversed of an object of the program");
+  return sim.call_real(callable, args);
+}
+
+SymValue call_vars(Simulator& sim, PyObject*, CallArgs args) {
+  if (args.count() != 1) sim.stop(StopReason::kUnknownCall, "vars of the frame");
+  return sim.load_attr(args.positional[0], "__dict__");
+}
+
+SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 0 || args.count() > 2) return sim.call_real(callable, args);
+  SymValue total = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyLong_FromLong(0)));
+  for (auto& [name, value] : args.keywords) total = value;
+  for (SymValue& item : sim.unpack(args.positional[0]))
+    total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(item));
+  return total;
+}
+
+static SymValue find_truth(Simulator& sim, CallArgs args, bool wanted, const char* name) {
+  expect(sim, args, 1, 1, name);
+  SymValue iterator = sim.get_iter(args.positional[0]);
+  while (auto item = sim.next(iterator))
+    if (sim.truth(*item) == wanted) return boolean(wanted);
+  return boolean(!wanted);
+}
+
+SymValue call_any(Simulator& sim, PyObject*, CallArgs args) { return find_truth(sim, std::move(args), true, "any"); }
+SymValue call_all(Simulator& sim, PyObject*, CallArgs args) { return find_truth(sim, std::move(args), false, "all"); }
+
+SymValue call_callable(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 1, 1, "callable");
+  return boolean(PyCallable_Check(sim.realise(args.positional[0])));
+}
+
+SymValue call_object_getattribute(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "object.__getattribute__");
+  sim.realise(args.positional[0]);
+  return sim.generic_load_attr(args.positional[0], attribute_name(sim, args.positional[1]), false);
+}
+
+SymValue call_object_setattr(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 3, 3, "object.__setattr__");
+  sim.realise(args.positional[0]);
+  sim.generic_store_attr(args.positional[0], attribute_name(sim, args.positional[1]), args.positional[2]);
+  return SymValue::borrow(Py_None);
+}
+
+SymValue call_object_delattr(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "object.__delattr__");
+  PyObject* obj = sim.realise(args.positional[0]);
+  PyObject* name = attribute_name(sim, args.positional[1]);
+  if (!sim.generic_find_attr(obj, name)) {
+    PyErr_SetObject(PyExc_AttributeError, name);
+    sim.raise();
+  }
+  if (sim.world().is_fresh(obj))
+    sim.check_status(PyObject_GenericSetAttr(obj, name, nullptr));
+  else
+    sim.world().write(obj, name, {});
+  return SymValue::borrow(Py_None);
+}
+
+SymValue call_object_init(Simulator& sim, PyObject*, CallArgs args) {
+  // With more than self CPython raises unless __new__ is overridden; then they are ignored.
+  return SymValue::borrow(Py_None);
+}
+
+SymValue call_object_new(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() < 1 || !PyType_Check(sim.realise(args.positional[0])))
+    sim.raise(PyExc_TypeError, "object.__new__(X): X is not a type object");
+  auto* type = reinterpret_cast<PyTypeObject*>(args.positional[0].get());
+  CallArgs only{{args.positional[0]}, {}};
+  if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
+    sim.stop(StopReason::kUnsupportedValue, "an instance of an abstract class");
+  return sim.call_real(callable, only);
+}
+
+SymValue call_type_call(Simulator& sim, PyObject*, CallArgs args) {
+  if (args.count() < 1 || !PyType_Check(sim.realise(args.positional[0])))
+    sim.raise(PyExc_TypeError, "descriptor '__call__' requires a 'type' object");
+  auto* type = reinterpret_cast<PyTypeObject*>(args.positional[0].get());
+  args.positional.erase(args.positional.begin());
+  return sim.construct(type, std::move(args));
+}
+
+SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "append");
+  sim.check_status(PyList_Append(args.positional[0].get(), sim.realise(args.positional[1])));
+  return SymValue::borrow(Py_None);
+}
+
+SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }
+SymValue call_false(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_False); }
+SymValue call_none(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_None); }
+
+}  // namespace framejit::builtins

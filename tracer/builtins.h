@@ -1,0 +1,16 @@
+// Handlers named by HANDLER rows of callables.def. Each gets the callable and its arguments, self first for methods.
+#pragma once
+
+#include "tracer/callables.h"
+
+namespace framejit::builtins {
+
+#define CALLABLE(path, kind)
+#define BREAK(path, reason)
+#define HANDLER(path, function) SymValue function(Simulator& sim, PyObject* callable, CallArgs args);
+#include "tracer/callables.def"
+#undef CALLABLE
+#undef BREAK
+#undef HANDLER
+
+}  // namespace framejit::builtins

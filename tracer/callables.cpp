@@ -1,0 +1,166 @@
+#include "tracer/callables.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "tracer/builtins.h"
+#include "tracer/library.h"
+
+namespace framejit {
+namespace {
+
+const CallableRow kRows[] = {
+#define CALLABLE(path, kind) {path, CallableKind::kind, StopReason::kUnknownCall, nullptr},
+#define BREAK(path, reason) {path, CallableKind::kBreak, StopReason::k##reason, nullptr},
+#define HANDLER(path, function) {path, CallableKind::kHandler, StopReason::kUnknownCall, &builtins::function},
+#include "tracer/callables.def"
+#undef CALLABLE
+#undef BREAK
+#undef HANDLER
+};
+
+std::unordered_map<PyObject*, const CallableRow*>& table() {
+  static auto* rows = new std::unordered_map<PyObject*, const CallableRow*>;
+  return *rows;
+}
+
+Library& mutable_library() {
+  static Library lib;
+  return lib;
+}
+
+// Resolves "package.module.Type.method" from what is imported; methods give their descriptor. New reference or null.
+Ref resolve(const char* path) {
+  PyObject* modules = PyImport_GetModuleDict();
+  std::string text = path, module_name;
+  Ref current;
+  size_t used = 0;
+  for (size_t end = text.find('.'); end != std::string::npos; end = text.find('.', end + 1)) {
+    PyObject* module = PyDict_GetItemString(modules, text.substr(0, end).c_str());
+    if (!module) break;
+    current = Ref::borrow(module);
+    used = end;
+  }
+  if (!current) return {};
+  for (size_t start = used + 1; start <= text.size();) {
+    size_t end = std::min(text.find('.', start), text.size());
+    std::string name = text.substr(start, end - start);
+    bool last = end == text.size();
+    Ref next;
+    if (last && PyType_Check(current.get()))
+      next = Ref::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(current.get()), interned(name.c_str())));
+    else
+      next = Ref::steal(PyObject_GetAttrString(current.get(), name.c_str()));
+    if (!next) {
+      PyErr_Clear();
+      return {};
+    }
+    current = std::move(next);
+    start = end + 1;
+  }
+  return current;
+}
+
+PyObject* resolve_forever(const char* path) { return resolve(path).release(); }
+
+void fill_library() {
+  Library& lib = mutable_library();
+  lib.module_type = resolve_forever("torch.nn.Module");
+  lib.module_getattr = resolve_forever("torch.nn.Module.__getattr__");
+  lib.module_setattr = resolve_forever("torch.nn.Module.__setattr__");
+  lib.module_call = resolve_forever("torch.nn.Module.__call__");
+  lib.module_call_impl = resolve_forever("torch.nn.Module._call_impl");
+  lib.module_file = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.nn.modules.module");
+  Py_XINCREF(lib.module_file);
+  lib.tensor_type = resolve_forever("torch.Tensor");
+  lib.tensor_base = resolve_forever("torch._C.TensorBase");
+  lib.parameter_type = resolve_forever("torch.nn.Parameter");
+  lib.partial_type = resolve_forever("functools.partial");
+  lib.enum_type = resolve_forever("enum.Enum");
+  lib.enum_meta = resolve_forever("enum.EnumMeta");
+  lib.lru_cache_type = resolve_forever("functools._lru_cache_wrapper");
+  lib.object_getattribute = resolve_forever("builtins.object.__getattribute__");
+  lib.object_setattr = resolve_forever("builtins.object.__setattr__");
+}
+
+void fill_plain_types() {
+  static const char* const kByValue[] = {"torch.Size", "torch.device"};
+  static const char* const kByIdentity[] = {"torch.dtype", "torch.layout", "torch.memory_format", "torch.qscheme"};
+  for (const char* path : kByValue)
+    if (PyObject* type = resolve_forever(path)) add_plain_type(reinterpret_cast<PyTypeObject*>(type), false);
+  for (const char* path : kByIdentity)
+    if (PyObject* type = resolve_forever(path)) add_plain_type(reinterpret_cast<PyTypeObject*>(type), true);
+}
+
+}  // namespace
+
+const Library& library() { return mutable_library(); }
+
+bool is_module(PyObject* obj) {
+  PyObject* type = library().module_type;
+  return type && PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject*>(type));
+}
+
+bool is_trusted_namespace(PyObject* globals) {
+  static const char* const kModules[] = {
+      "builtins",        "math",    "operator",    "functools", "itertools", "collections", "typing",    "types",
+      "contextlib",      "enum",    "dataclasses", "abc",       "copy",      "inspect",     "_operator", "warnings",
+      "collections.abc", "numbers", "re"};
+  PyObject* name = PyDict_GetItemString(globals, "__name__");
+  if (!name || !PyUnicode_Check(name)) return false;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!strncmp(text, "torch", 5) && (text[5] == '\0' || text[5] == '.')) return true;
+  for (const char* module : kModules)
+    if (!strcmp(text, module)) return true;
+  return false;
+}
+
+void initialise_callables() {
+  Ref names[] = {Ref::steal(PyImport_ImportModule("functools")),   Ref::steal(PyImport_ImportModule("enum")),
+                 Ref::steal(PyImport_ImportModule("itertools")),   Ref::steal(PyImport_ImportModule("operator")),
+                 Ref::steal(PyImport_ImportModule("collections")), Ref::steal(PyImport_ImportModule("copy"))};
+  PyErr_Clear();
+  fill_library();
+  fill_plain_types();
+  for (const CallableRow& row : kRows)
+    if (PyObject* obj = resolve_forever(row.path)) table().try_emplace(obj, &row);
+}
+
+const CallableRow* find_callable(PyObject* key) {
+  auto it = table().find(key);
+  return it == table().end() ? nullptr : it->second;
+}
+
+bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
+  static const char* const kModules[] = {"torch.nn.functional", "torch.functional", "torch._tensor",
+                                         "torch._jit_internal", "torch.overrides"};
+  PyObject* name = PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__name__");
+  if (!name || !PyUnicode_Check(name)) return false;
+  bool listed = false;
+  for (const char* module : kModules) listed |= PyUnicode_CompareWithASCIIString(name, module) == 0;
+  if (!listed) return false;
+  auto plain = [&](const SymValue& value) {
+    PyObject* obj = value.get();
+    return sim.is_tensor(obj) || is_plain_data(obj) || PyList_CheckExact(obj) || PyTuple_CheckExact(obj) ||
+           PyType_Check(obj);
+  };
+  for (const SymValue& value : args.positional)
+    if (!plain(value)) return false;
+  for (const auto& [key, value] : args.keywords)
+    if (!plain(value)) return false;
+  return true;
+}
+
+std::string qualified_name(PyObject* callable) {
+  std::string text;
+  for (const char* part : {"__module__", "__qualname__"}) {
+    Ref value = Ref::steal(PyObject_GetAttrString(callable, part));
+    if (!value) PyErr_Clear();
+    if (!value || !PyUnicode_Check(value.get())) continue;
+    if (!text.empty()) text += '.';
+    text += PyUnicode_AsUTF8(value.get());
+  }
+  return text.empty() ? std::string("an object of type ") + Py_TYPE(callable)->tp_name : text;
+}
+
+}  // namespace framejit

@@ -1,0 +1,36 @@
+// The table of callables that the simulator knows: how a call of each is treated.
+#pragma once
+
+#include <string>
+
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+enum class CallableKind : uint8_t {
+  kPure,     // called with its real arguments, which must be plain
+  kStore,    // called; arguments are kept or compared by identity, never looked into
+  kIterate,  // called; arguments that iterate by Python code are iterated in the simulation first
+  kConsume,  // as kIterate, and functions among the arguments are run in the simulation
+  kRecord,   // a tensor function: runs on fakes
+  kState,    // sets global state: called, undone when the capture ends, replayed as an effect
+  kBreak,    // ends the graph
+  kHandler,  // a function of builtins.cpp
+};
+
+using CallableHandler = SymValue (*)(Simulator& sim, PyObject* callable, CallArgs args);
+
+struct CallableRow {
+  const char* path;
+  CallableKind kind;
+  StopReason reason;
+  CallableHandler handler;
+};
+
+// Null if the table does not have it. `key`: a function, type or the descriptor of a method.
+const CallableRow* find_callable(PyObject* key);
+// torch functions in Python that only compute from their arguments: called on fakes instead of simulated.
+bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args);
+std::string qualified_name(PyObject* callable);
+
+}  // namespace framejit

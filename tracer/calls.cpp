@@ -1,0 +1,473 @@
+// Calls: which of the ways to treat a callable applies.
+#include "tracer/callables.h"
+#include "tracer/library.h"
+#include "tracer/proxies.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+using graph::GuardKind;
+using graph::SourceKind;
+
+namespace {
+
+// Special methods through which C code could run Python code of an operand's type. Text forms are not among them:
+// only str(), repr() and format() use these, and look for themselves.
+const char* const kSpecials[] = {
+    "__eq__",      "__ne__",        "__lt__",      "__le__",      "__gt__",       "__ge__",       "__hash__",
+    "__iter__",    "__next__",      "__len__",     "__bool__",    "__contains__", "__getitem__",  "__setitem__",
+    "__delitem__", "__index__",     "__int__",     "__float__",   "__add__",      "__radd__",     "__sub__",
+    "__rsub__",    "__mul__",       "__rmul__",    "__truediv__", "__rtruediv__", "__floordiv__", "__mod__",
+    "__pow__",     "__matmul__",    "__rmatmul__", "__and__",     "__or__",       "__xor__",      "__neg__",
+    "__invert__",  "__abs__",       "__iadd__",    "__rpow__",    "__round__",    "__reversed__", "__lshift__",
+    "__rshift__",  "__rfloordiv__", "__rmod__",    "__pos__",     "__imul__",     "__isub__"};
+
+bool type_has_python_specials(PyTypeObject* type) {
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  for (const char* name : kSpecials) {
+    PyObject* found = _PyType_Lookup(type, interned(name));
+    if (found && PyFunction_Check(found)) return true;
+  }
+  return false;
+}
+
+// A torch function or method in C.
+bool is_torch_builtin(PyObject* callable) {
+  static const std::string_view kTorch = "torch";
+  if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
+      Py_TYPE(callable) == &PyGetSetDescr_Type || Py_TYPE(callable) == &PyClassMethodDescr_Type)
+    return std::string_view(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name).substr(0, 8) == "torch._C" ||
+           std::string_view(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name).find("TensorBase") == 0;
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  if (self && std::string_view(Py_TYPE(self)->tp_name).substr(0, 5) == kTorch) return true;
+  if (self && PyType_Check(self))
+    return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 5) == kTorch;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  if (module && PyUnicode_Check(module)) return std::string_view(PyUnicode_AsUTF8(module)).substr(0, 5) == kTorch;
+  if (self && PyModule_Check(self)) {
+    const char* name = PyModule_GetName(self);
+    return name && std::string_view(name).substr(0, 5) == kTorch;
+  }
+  return false;
+}
+
+bool is_builtin_data_type(PyTypeObject* type) {
+  static PyTypeObject* const kTypes[] = {
+      &PyList_Type,  &PyDict_Type,     &PyTuple_Type,      &PySet_Type,       &PyFrozenSet_Type, &PyUnicode_Type,
+      &PyLong_Type,  &PyFloat_Type,    &PyBool_Type,       &PyBytes_Type,     &PyComplex_Type,   &PyRange_Type,
+      &PySlice_Type, &PyEnum_Type,     &PyReversed_Type,   &PyZip_Type,       &PyMap_Type,       &PyFilter_Type,
+      &PyODict_Type, &PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type, &PyBaseObject_Type};
+  for (PyTypeObject* each : kTypes)
+    if (each == type) return true;
+  return type == reinterpret_cast<PyTypeObject*>(PyExc_BaseException) ||
+         find_callable(reinterpret_cast<PyObject*>(type));
+}
+
+bool module_is(PyObject* callable, const char* name) {
+  Ref module = Ref::steal(PyObject_GetAttrString(callable, "__module__"));
+  if (!module) PyErr_Clear();
+  return module && PyUnicode_Check(module.get()) && PyUnicode_CompareWithASCIIString(module.get(), name) == 0;
+}
+
+// The descriptor or function that stands for a builtin in the table, and the bound self (null if none).
+struct Builtin {
+  PyObject* key;
+  PyObject* self;
+};
+
+Builtin identify(PyObject* callable) {
+  if (PyCFunction_Check(callable)) {
+    PyObject* self = PyCFunction_GET_SELF(callable);
+    if (!self || PyModule_Check(self)) return {callable, nullptr};
+    PyTypeObject* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+    const char* name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+    PyObject* descriptor = _PyType_Lookup(type, interned(name));
+    if (!descriptor) return {callable, nullptr};
+    if (Py_TYPE(descriptor) == &PyClassMethodDescr_Type || Py_TYPE(descriptor) == &PyStaticMethod_Type ||
+        PyCFunction_Check(descriptor) || PyType_Check(self))
+      return {PyCFunction_Check(descriptor) ? descriptor : callable, nullptr};
+    return {descriptor, self};
+  }
+  static PyTypeObject* method_wrapper = &_PyMethodWrapper_Type;
+  if (Py_TYPE(callable) == method_wrapper) {
+    Ref self = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
+    Ref name = Ref::steal(PyObject_GetAttrString(callable, "__name__"));
+    // Both live as long as the wrapper does.
+    return {_PyType_Lookup(Py_TYPE(self.get()), name.get()), self.get()};
+  }
+  return {callable, nullptr};
+}
+
+}  // namespace
+
+bool Simulator::has_python_specials(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  auto [it, fresh] = specials_.try_emplace(type, false);
+  if (fresh)
+    it->second = !is_tensor(obj) && !is_plain_data(obj) && !is_identity_constant(obj) && type_has_python_specials(type);
+  return it->second;
+}
+
+bool Simulator::is_outside_opaque(PyObject* obj) {
+  const Outside* outside = world_.find(obj);
+  return outside && outside->kind == OutsideKind::kOpaque;
+}
+
+namespace {
+
+void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
+  if (is_plain_data(obj) || sim.is_tensor(obj) || is_identity_constant(obj)) return;
+  if (sim.has_python_specials(obj))
+    sim.stop(StopReason::kUnsupportedValue,
+             fmt::format("a '{}' with special methods in Python is handed to C code", Py_TYPE(obj)->tp_name));
+  if (sim.is_outside_opaque(obj) && !(Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyMethod_Check(obj))
+    sim.stop(StopReason::kUnsupportedValue,
+             fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
+  if (depth > 6) return;
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i)
+      require_plain_value(sim, PySequence_Fast_GET_ITEM(obj, i), depth + 1);
+  } else if (PyDict_CheckExact(obj)) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) require_plain_value(sim, value, depth + 1);
+  }
+}
+
+}  // namespace
+
+void Simulator::require_plain(const CallArgs& args, PyObject*) {
+  for (const SymValue& value : args.positional) require_plain_value(*this, value.get(), 0);
+  for (const auto& [name, value] : args.keywords) require_plain_value(*this, value.get(), 0);
+}
+
+SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
+  Ref tuple = check(PyTuple_New(args.positional.size()));
+  for (size_t i = 0; i < args.positional.size(); ++i) {
+    realise(args.positional[i]);
+    PyTuple_SET_ITEM(tuple.get(), i, Ref(args.positional[i].obj).release());
+  }
+  Ref keywords;
+  if (args.has_keywords()) {
+    keywords = check(PyDict_New());
+    for (auto& [name, value] : args.keywords) check_status(PyDict_SetItem(keywords.get(), name.get(), realise(value)));
+  }
+  mark_location();
+  return from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
+}
+
+std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name,
+                                                std::initializer_list<SymValue> args) {
+  if (!(Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return std::nullopt;
+  PyObject* method = _PyType_Lookup(Py_TYPE(self), interned(name));
+  if (!method || !PyFunction_Check(method)) return std::nullopt;
+  lookup_type(Py_TYPE(self), interned(name));
+  CallArgs call_args;
+  call_args.positional.push_back(SymValue::borrow(self));
+  call_args.positional.insert(call_args.positional.end(), args.begin(), args.end());
+  return call_function(method, std::move(call_args), false);
+}
+
+SymValue Simulator::call(SymValue callable, std::initializer_list<SymValue> args) {
+  CallArgs call_args;
+  call_args.positional.assign(args.begin(), args.end());
+  return call(std::move(callable), std::move(call_args));
+}
+
+// A bound method of the program: its parts are read again through it.
+static std::pair<SymValue, SymValue> method_parts(Simulator& sim, PyObject* method) {
+  World& world = sim.world();
+  PyObject* function = PyMethod_GET_FUNCTION(method);
+  PyObject* self = PyMethod_GET_SELF(method);
+  if (const Outside* outside = world.find(method)) {
+    SymValue f = world.wrap(function, world.sources().read(SourceKind::kMethodFunction, outside->source));
+    return {f, world.wrap(self, world.sources().read(SourceKind::kMethodSelf, outside->source))};
+  }
+  return {SymValue::borrow(function), SymValue::borrow(self)};
+}
+
+SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
+  for (int i = 0; i < 16; ++i) {
+    PyObject* f = realise(callable);
+    if (PyFunction_Check(f)) return call_function(f, std::move(args), plain);
+    if (PyMethod_Check(f)) {
+      auto [function, self] = method_parts(*this, f);
+      args.positional.insert(args.positional.begin(), self);
+      callable = function;
+      continue;
+    }
+    if (PyType_Check(f)) return call_type(reinterpret_cast<PyTypeObject*>(f), std::move(args));
+    if (is_module(f)) return call_module(f, std::move(args), plain);
+    if (is_sim_callable(f)) {
+      callable = SymValue::borrow(sim_callable_target(f));
+      continue;
+    }
+    if (Py_TYPE(f) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type)) {
+      callable = SymValue(check(PyObject_GetAttrString(f, "__wrapped__")));
+      continue;
+    }
+    if (library().partial_type && PyObject_TypeCheck(f, reinterpret_cast<PyTypeObject*>(library().partial_type))) {
+      callable = unfold_partial(callable, args);
+      continue;
+    }
+    PyTypeObject* type = Py_TYPE(f);
+    if (PyCFunction_Check(f) || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
+        type == &_PyMethodWrapper_Type || type == &PyClassMethodDescr_Type)
+      return call_builtin(f, std::move(args));
+    if (PyObject* hook = lookup_type(type, interned("__call__")); hook && PyFunction_Check(hook)) {
+      if (services_.runs_eagerly(f)) stop(StopReason::kNotToStatic, qualified_name(f));
+      args.positional.insert(args.positional.begin(), callable);
+      return call_function(hook, std::move(args), plain);
+    }
+    if (services_.captured_function) {
+      if (PyObject* inner = services_.captured_function(f)) {
+        callable = SymValue::borrow(inner);
+        continue;
+      }
+    }
+    if (find_callable(f)) return call_row(*find_callable(f), f, std::move(args));
+    if (!type->tp_call) raise(PyExc_TypeError, fmt::format("'{}' object is not callable", type->tp_name));
+    // operator.itemgetter and the like, made in the trace: plain data that computes from its arguments.
+    if (!world_.find(f) && module_is(f, "operator")) {
+      require_plain(args, f);
+      return call_real(f, args);
+    }
+    stop(StopReason::kUnknownCall, qualified_name(f));
+  }
+  stop(StopReason::kUnknownCall, "a callable that wraps others without end");
+}
+
+SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
+  PyObject* obj = partial.get();
+  SymValue function = load_attr(partial, "func"), bound = load_attr(partial, "args"),
+           keywords = load_attr(partial, "keywords");
+  std::vector<SymValue> items = unpack(bound);
+  args.positional.insert(args.positional.begin(), items.begin(), items.end());
+  PyObject *key, *value;
+  std::vector<std::pair<Ref, SymValue>> merged;
+  for (Py_ssize_t pos = 0; PyDict_Next(keywords.get(), &pos, &key, &value);) {
+    bool given = false;
+    for (auto& [name, unused] : args.keywords) given |= PyUnicode_Compare(name.get(), key) == 0;
+    if (!given) merged.emplace_back(Ref::borrow(key), SymValue::borrow(value));
+  }
+  merged.insert(merged.end(), args.keywords.begin(), args.keywords.end());
+  args.keywords = std::move(merged);
+  (void)obj;
+  return function;
+}
+
+SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArgs args) {
+  switch (row.kind) {
+    case CallableKind::kBreak:
+      stop(row.reason, row.path);
+    case CallableKind::kHandler:
+      return row.handler(*this, callable, std::move(args));
+    case CallableKind::kState: {
+      std::vector<PyObject*> values;
+      for (SymValue& value : args.positional) values.push_back(realise(value));
+      if (args.has_keywords()) stop(StopReason::kGlobalMutation, row.path);
+      SymValue result = call_real(callable, args);
+      record_state_call(callable, values);
+      return result;
+    }
+    case CallableKind::kConsume:
+      for (SymValue& value : args.positional) value = as_c_callback(std::move(value));
+      for (auto& [name, value] : args.keywords) value = as_c_callback(std::move(value));
+      [[fallthrough]];
+    case CallableKind::kIterate:
+      for (SymValue& value : args.positional) value = as_c_iterable(std::move(value));
+      break;
+    case CallableKind::kPure:
+    case CallableKind::kRecord:
+      for (SymValue& value : args.positional) realise(value);
+      require_plain(args, callable);
+      break;
+    case CallableKind::kStore:
+      break;
+  }
+  return call_real(callable, args);
+}
+
+// A function that C code will call back runs in the simulation.
+SymValue Simulator::as_c_callback(SymValue value) {
+  PyObject* obj = value.get();
+  bool python = PyFunction_Check(obj) || PyMethod_Check(obj) || is_module(obj) ||
+                (Py_TYPE(obj)->tp_call && (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_Check(obj) &&
+                 !is_tensor(obj));
+  bool user_type = PyType_Check(obj) && (reinterpret_cast<PyTypeObject*>(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+  return python || user_type ? SymValue(make_sim_callable(*this, std::move(value))) : value;
+}
+
+// What C code will iterate over must iterate without Python code and be guarded.
+SymValue Simulator::as_c_iterable(SymValue value) {
+  PyObject* obj = realise(value);
+  if (is_tensor(obj) || PyType_Check(obj) || is_sim_callable(obj)) return value;
+  PyObject* iter = _PyType_Lookup(Py_TYPE(obj), interned("__iter__"));
+  if (iter && PyFunction_Check(iter)) return get_iter(value);
+  if (is_outside_opaque(obj) && Py_TYPE(obj)->tp_iter) {
+    if (PyIter_Check(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
+    if (PyDict_Check(obj)) return SymValue(snapshot_dict(value));
+    return get_iter(value);
+  }
+  return value;
+}
+
+Ref Simulator::snapshot_dict(const SymValue& mapping) {
+  Ref copy = check(PyDict_New());
+  SymValue keys = get_iter(mapping);
+  while (auto key = next(keys)) {
+    SymValue value = get_item(mapping, *key);
+    check_status(PyDict_SetItem(copy.get(), key->get(), realise(value)));
+  }
+  return copy;
+}
+
+SymValue Simulator::call_builtin(PyObject* callable, CallArgs args) {
+  auto [key, self] = identify(callable);
+  if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
+  const CallableRow* row = find_callable(key);
+  if (self) {
+    args.positional.insert(args.positional.begin(), SymValue::borrow(self));
+    if (!row && PyFunction_Check(key)) return call_function(key, std::move(args), false);
+  }
+  PyObject* target = self ? key : callable;
+  bool descriptor = PyObject_TypeCheck(key, &PyMethodDescr_Type) || Py_TYPE(key) == &PyWrapperDescr_Type;
+  if (descriptor && !args.positional.empty()) {
+    // C methods of dict on a dict subclass of the program: its items are read one by one.
+    SymValue& first = args.positional[0];
+    PyObject* obj = realise(first);
+    PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(key)->d_type;
+    if (is_outside_opaque(obj) &&
+        (PyDict_Check(obj) || PyList_Check(obj) || PyTuple_Check(obj) || PyAnySet_Check(obj)) &&
+        (owner == &PyDict_Type || owner == &PyODict_Type))
+      return call_outside_dict_method(key, std::move(args));
+    if (is_outside_opaque(obj) && is_builtin_data_type(owner) && owner != &PyBaseObject_Type && !row)
+      stop(StopReason::kUnsupportedValue, qualified_name(key));
+    if (row) return call_row(*row, target, std::move(args));
+    if (is_torch_builtin(key)) return call_real(target, args);
+    if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
+      for (size_t i = 1; i < args.positional.size(); ++i) realise(args.positional[i]);
+      CallArgs rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
+      require_plain(rest, callable);
+      return call_real(target, args);
+    }
+    stop(StopReason::kUnknownCall, qualified_name(callable));
+  }
+  if (row) return call_row(*row, target, std::move(args));
+  if (is_torch_builtin(callable)) {
+    for (SymValue& value : args.positional) realise(value);
+    require_plain(args, callable);
+    return call_real(callable, args);
+  }
+  // Class methods of builtin types (dict.fromkeys), and math.
+  PyObject* owner = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+  bool of_data_type = owner && PyType_Check(owner) && is_builtin_data_type(reinterpret_cast<PyTypeObject*>(owner));
+  if (of_data_type || module_is(callable, "math") || module_is(callable, "_operator")) {
+    for (SymValue& value : args.positional) value = as_c_iterable(std::move(value));
+    require_plain(args, callable);
+    return call_real(callable, args);
+  }
+  stop(StopReason::kUnknownCall, qualified_name(callable));
+}
+
+SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
+  static const char* const kReaders[] = {"get", "keys", "values", "items", "copy", "__iter__"};
+  SymValue self = args.positional[0];
+  const char* name = PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(key)->d_name);
+  if (!PyDict_Check(self.get())) stop(StopReason::kUnsupportedValue, qualified_name(key));
+  const Outside* outside = world_.find(self.get());
+  auto item = [&]() -> std::optional<SymValue> {
+    PyObject* at = realise(args.positional.at(1));
+    if (!is_plain_data(at) && !is_identity_constant(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
+    PyObject* value = PyDict_GetItemWithError(self.get(), at);
+    if (!value && PyErr_Occurred()) raise();
+    if (value)
+      return world_.wrap(value, world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(at)));
+    world_.guard(GuardKind::kHasNoKey, outside->source, at);
+    return std::nullopt;
+  };
+  if (!strcmp(name, "__getitem__")) {
+    if (auto found = item()) return *found;
+    PyErr_SetObject(PyExc_KeyError, args.positional[1].get());
+    raise();
+  }
+  if (!strcmp(name, "__contains__")) return SymValue::borrow(item() ? Py_True : Py_False);
+  if (!strcmp(name, "__len__")) {
+    world_.guard(GuardKind::kLength, outside->source, nullptr, PyDict_GET_SIZE(self.get()));
+    return SymValue(check(PyLong_FromSsize_t(PyDict_GET_SIZE(self.get()))));
+  }
+  if (!strcmp(name, "get")) {
+    if (auto found = item()) return *found;
+    return args.positional.size() > 2 ? args.positional[2] : SymValue::borrow(Py_None);
+  }
+  for (const char* reader : kReaders) {
+    if (strcmp(name, reader)) continue;
+    Ref copy = snapshot_dict_items(self.get());
+    Ref method = check(PyObject_GetAttrString(copy.get(), name));
+    return from_real(check(PyObject_CallObject(method.get(), nullptr)));
+  }
+  stop(StopReason::kUnsupportedValue, fmt::format("'{}' of a dict subclass of the program", name));
+}
+
+// As snapshot_dict, but by C's own look-up and iteration: for the methods of dict itself.
+Ref Simulator::snapshot_dict_items(PyObject* mapping) {
+  const Outside* outside = world_.find(mapping);
+  Ref keys = check(PyDict_Keys(mapping));
+  Ref key_tuple = check(PySequence_Tuple(keys.get()));
+  Ref copy = check(PyDict_New());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key_tuple.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(key_tuple.get(), i);
+    if (!is_plain_data(key) && !is_identity_constant(key)) stop(StopReason::kUnsupportedValue, "a key of a dict");
+    SymValue value =
+        world_.wrap(PyDict_GetItemWithError(mapping, key),
+                    world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(key)));
+    check_status(PyDict_SetItem(copy.get(), key, realise(value)));
+  }
+  world_.guard(GuardKind::kDictKeys, outside->source, key_tuple.get());
+  return copy;
+}
+
+SymValue Simulator::call_module(PyObject* module, CallArgs args, bool plain) {
+  SymValue owner = SymValue::borrow(module);
+  PyObject* hook = lookup_type(Py_TYPE(module), interned("__call__"));
+  if (hook != library().module_call) {
+    args.positional.insert(args.positional.begin(), owner);
+    return call(SymValue::borrow(hook), std::move(args), plain);
+  }
+  if (services_.runs_eagerly(module)) stop(StopReason::kNotToStatic, qualified_name(module));
+  if (!has_hooks(module)) return call(load_attr(owner, "forward"), std::move(args), plain);
+  args.positional.insert(args.positional.begin(), owner);
+  return call(SymValue::borrow(library().module_call_impl), std::move(args), plain);
+}
+
+bool Simulator::has_hooks(PyObject* module) {
+  static const char* const kOwn[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
+  static const char* const kGlobal[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
+                                        "_global_forward_pre_hooks"};
+  auto filled = [&](PyObject* dict, graph::SourceId source) {
+    if (!dict || !PyDict_Check(dict)) return true;
+    if (source.valid()) world_.guard(GuardKind::kLength, source, nullptr, PyDict_GET_SIZE(dict));
+    return PyDict_GET_SIZE(dict) != 0;
+  };
+  PyObject** slot = _PyObject_GetDictPtr(module);
+  PyObject* dict = slot ? *slot : nullptr;
+  if (!dict) return true;
+  graph::SourceId source = world_.source_of(module);
+  for (const char* name : kOwn) {
+    PyObject* key = interned(name);
+    graph::SourceId table;
+    if (source.valid())
+      table = world_.sources().keyed(SourceKind::kDictItem, world_.sources().read(SourceKind::kInstanceDict, source),
+                                     world_.pool().add(key));
+    if (filled(PyDict_GetItemWithError(dict, key), table)) return true;
+  }
+  PyObject* globals = PyModule_GetDict(library().module_file);
+  for (const char* name : kGlobal) {
+    PyObject* table = PyDict_GetItemString(globals, name);
+    if (table && filled(table, world_.sources().constant(world_.pool().add(table)))) return true;
+  }
+  return false;
+}
+
+}  // namespace framejit

@@ -1,0 +1,64 @@
+// Instances made in the trace: type.__call__ step by step, so that __new__ and __init__ in Python are inlined.
+#include "tracer/callables.h"
+#include "tracer/library.h"
+#include "tracer/proxies.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+std::pair<PyTypeObject*, SymValue> Simulator::super_parts(PyObject* super) {
+  Ref start = check(PyObject_GetAttrString(super, "__thisclass__"));
+  Ref self = check(PyObject_GetAttrString(super, "__self__"));
+  return {reinterpret_cast<PyTypeObject*>(keep(std::move(start))), SymValue(std::move(self))};
+}
+
+SymValue Simulator::call_type(PyTypeObject* type, CallArgs args) {
+  auto* obj = reinterpret_cast<PyObject*>(type);
+  if (const CallableRow* row = find_callable(obj)) return call_row(*row, obj, std::move(args));
+  PyTypeObject* meta = Py_TYPE(type);
+  PyObject* enum_meta = library().enum_meta;
+  if (enum_meta && PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(enum_meta))) {
+    for (SymValue& value : args.positional) realise(value);
+    require_plain(args, obj);
+    return call_real(obj, args);
+  }
+  if (meta != &PyType_Type) {
+    PyObject* hook = lookup_type(meta, interned("__call__"));
+    if (hook && PyFunction_Check(hook)) {
+      args.positional.insert(args.positional.begin(), SymValue::borrow(obj));
+      return call_function(hook, std::move(args), false);
+    }
+  }
+  return construct(type, std::move(args));
+}
+
+// type.__call__: __new__, then __init__ if the result is an instance.
+SymValue Simulator::construct(PyTypeObject* type, CallArgs args) {
+  auto* obj = reinterpret_cast<PyObject*>(type);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+      !PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    stop(StopReason::kUnknownCall, fmt::format("an instance of '{}'", type->tp_name));
+  if (services_.runs_eagerly(obj)) stop(StopReason::kNotToStatic, qualified_name(obj));
+  CallArgs new_args = args;
+  new_args.positional.insert(new_args.positional.begin(), SymValue::borrow(obj));
+  PyObject* new_entry = lookup_type(type, interned("__new__"));
+  SymValue instance;
+  PyObject* function = new_entry;
+  Ref inner;
+  if (function && Py_TYPE(function) == &PyStaticMethod_Type) {
+    inner = check(PyObject_GetAttrString(function, "__func__"));
+    function = inner.get();
+  }
+  instance = call(SymValue::borrow(function), std::move(new_args));
+  PyTypeObject* made = Py_TYPE(instance.get());
+  if (!PyType_IsSubtype(made, type)) return instance;
+  PyObject* init = lookup_type(made, interned("__init__"));
+  if (!init) return instance;
+  args.positional.insert(args.positional.begin(), instance);
+  SymValue result = call(SymValue::borrow(init), std::move(args));
+  if (realise(result) != Py_None)
+    raise(PyExc_TypeError, fmt::format("__init__() should return None, not '{}'", Py_TYPE(result.get())->tp_name));
+  return instance;
+}
+
+}  // namespace framejit

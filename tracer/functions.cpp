@@ -1,0 +1,197 @@
+// Inlining of Python functions: binding of arguments as PyEval_EvalCodeEx and its successors do it, and generators.
+#include "tracer/callables.h"
+#include "tracer/library.h"
+#include "tracer/proxies.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+using graph::SourceId;
+using graph::SourceKind;
+
+namespace {
+
+bool is_made_in_trace(Simulator& sim, PyObject* function) { return sim.made_functions().count(function) != 0; }
+
+class ArgumentBinder {
+ public:
+  ArgumentBinder(Simulator& sim, PyObject* function, const bytecode::DecodedCode& code, SimFrame& frame)
+      : sim_(sim), function_(function), code_(code), frame_(frame), fresh_(is_made_in_trace(sim, function)) {}
+
+  void bind(CallArgs args) {
+    size_t named = code_.arg_count, keyword_only = code_.kwonly_arg_count;
+    size_t given = args.positional.size();
+    for (size_t i = 0; i < std::min(given, named); ++i) frame_.slots[i] = std::move(args.positional[i]);
+    size_t next_slot = named + keyword_only;
+    if (code_.flags & CO_VARARGS) {
+      Ref rest = sim_.check(PyTuple_New(given > named ? given - named : 0));
+      for (size_t i = named; i < given; ++i) {
+        sim_.realise(args.positional[i]);
+        PyTuple_SET_ITEM(rest.get(), i - named, args.positional[i].obj.release());
+      }
+      frame_.slots[next_slot++] = SymValue(std::move(rest));
+    } else if (given > named) {
+      fail(fmt::format("takes {} positional arguments but {} were given", named, given));
+    }
+    Ref extra;
+    if (code_.flags & CO_VARKEYWORDS) {
+      extra = sim_.check(PyDict_New());
+      frame_.slots[next_slot] = SymValue(extra);
+    }
+    for (auto& [name, value] : args.keywords) bind_keyword(name.get(), std::move(value), extra.get());
+    fill_defaults();
+    fill_keyword_defaults();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) {
+    sim_.raise(PyExc_TypeError, fmt::format("{}() {}", PyUnicode_AsUTF8(code_.name.get()), what));
+  }
+
+  void bind_keyword(PyObject* name, SymValue value, PyObject* extra) {
+    size_t first = code_.posonly_arg_count, last = code_.arg_count + code_.kwonly_arg_count;
+    for (size_t i = first; i < last; ++i) {
+      PyObject* slot_name = code_.slot_name(i);
+      if (slot_name != name && PyUnicode_Compare(slot_name, name) != 0) continue;
+      if (!frame_.slots[i].null()) fail(fmt::format("got multiple values for argument '{}'", PyUnicode_AsUTF8(name)));
+      frame_.slots[i] = std::move(value);
+      return;
+    }
+    if (!extra) fail(fmt::format("got an unexpected keyword argument '{}'", PyUnicode_AsUTF8(name)));
+    sim_.check_status(PyDict_SetItem(extra, name, sim_.realise(value)));
+  }
+
+  SymValue default_value(PyObject* value, SourceKind holder, SourceKind kind, uint32_t index, PyObject* name) {
+    if (fresh_) return SymValue::borrow(value);
+    World& world = sim_.world();
+    if (is_trusted_namespace(PyFunction_GET_GLOBALS(function_)) && is_plain_data(value)) return SymValue::borrow(value);
+    graph::SourceTable& sources = world.sources();
+    SourceId base = sources.read(holder, sources.constant(world.pool().add(function_)));
+    return world.wrap(value, kind == SourceKind::kTupleItem ? sources.item(kind, base, index)
+                                                            : sources.keyed(kind, base, world.pool().add(name)));
+  }
+
+  void fill_defaults() {
+    PyObject* defaults = PyFunction_GET_DEFAULTS(function_);
+    size_t count = defaults ? PyTuple_GET_SIZE(defaults) : 0;
+    size_t first = code_.arg_count - count;
+    for (size_t i = 0; i < static_cast<size_t>(code_.arg_count); ++i) {
+      if (!frame_.slots[i].null()) continue;
+      if (i < first) fail(fmt::format("missing required argument '{}'", PyUnicode_AsUTF8(code_.slot_name(i))));
+      frame_.slots[i] = default_value(PyTuple_GET_ITEM(defaults, i - first), SourceKind::kFunctionDefaults,
+                                      SourceKind::kTupleItem, i - first, nullptr);
+    }
+  }
+
+  void fill_keyword_defaults() {
+    PyObject* defaults = PyFunction_GET_KW_DEFAULTS(function_);
+    for (int i = code_.arg_count; i < code_.arg_count + code_.kwonly_arg_count; ++i) {
+      if (!frame_.slots[i].null()) continue;
+      PyObject* name = code_.slot_name(i);
+      PyObject* value = defaults ? PyDict_GetItemWithError(defaults, name) : nullptr;
+      if (!value) fail(fmt::format("missing required keyword-only argument '{}'", PyUnicode_AsUTF8(name)));
+      frame_.slots[i] = default_value(value, SourceKind::kFunctionKwDefaults, SourceKind::kDictItem, 0, name);
+    }
+  }
+
+  Simulator& sim_;
+  PyObject* function_;
+  const bytecode::DecodedCode& code_;
+  SimFrame& frame_;
+  bool fresh_;
+};
+
+// Cells that the frame starts with: the closure's, and on 3.8 to 3.10 the frame's own.
+void prepare_cells(Simulator& sim, PyObject* function, SimFrame& frame) {
+  const bytecode::DecodedCode& code = *frame.code;
+  bool made_by_instructions = code.size() && bytecode::traits(code.version).has_resume;
+  for (size_t i = 0; i < code.slots.size(); ++i) {
+    const bytecode::LocalSlot& slot = code.slots[i];
+    if (!slot.is_cell || made_by_instructions) continue;
+    SymValue contents = slot.from_arg >= 0 ? std::move(frame.slots[slot.from_arg]) : SymValue();
+    if (slot.from_arg >= 0) frame.slots[slot.from_arg] = SymValue();
+    if (!contents.null()) sim.realise(contents);
+    frame.slots[i] = SymValue(sim.check(PyCell_New(contents.get())));
+  }
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  size_t first_free = code.slots.size() - code.free_count;
+  World& world = sim.world();
+  for (int i = 0; i < code.free_count; ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(closure, i);
+    if (is_made_in_trace(sim, function)) {
+      frame.slots[first_free + i] = SymValue::borrow(cell);
+      continue;
+    }
+    SourceId base =
+        world.sources().read(SourceKind::kFunctionClosure, world.sources().constant(world.pool().add(function)));
+    frame.slots[first_free + i] = world.wrap(cell, world.sources().item(SourceKind::kTupleItem, base, i));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs args) {
+  auto frame = std::make_unique<SimFrame>();
+  frame->code = services_.decode(PyFunction_GET_CODE(function));
+  frame->function = Ref::borrow(function);
+  PyObject* globals = PyFunction_GET_GLOBALS(function);
+  frame->globals = Ref::borrow(globals);
+  PyObject* builtins = PyDict_GetItemString(globals, "__builtins__");
+  frame->builtins = Ref::borrow(builtins ? builtins : PyEval_GetBuiltins());
+  frame->slots.resize(frame->code->slots.size());
+  frame->next = InstrIndex(0);
+  if (!is_made_in_trace(*this, function) && !is_trusted_namespace(globals)) {
+    SourceId source = world_.sources().constant(world_.pool().add(function));
+    world_.guard(graph::GuardKind::kIdIs, world_.sources().read(SourceKind::kFunctionCode, source),
+                 PyFunction_GET_CODE(function));
+  }
+  ArgumentBinder(*this, function, *frame->code, *frame).bind(std::move(args));
+  prepare_cells(*this, function, *frame);
+  return frame;
+}
+
+SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain) {
+  if (const CallableRow* row = find_callable(function)) return call_row(*row, function, std::move(args));
+  if (services_.runs_eagerly(function)) stop(StopReason::kNotToStatic, qualified_name(function));
+  if (is_direct_function(*this, function, args)) return call_real(function, args);
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
+    stop(StopReason::kGeneratorCall, qualified_name(function));
+  std::unique_ptr<SimFrame> frame = make_frame(function, std::move(args));
+  if (code->co_flags & CO_GENERATOR) {
+    frame->generator = true;
+    return SymValue(make_sim_generator(*this, std::move(frame)));
+  }
+  frame->plain = plain;
+  return run_frame(*frame);
+}
+
+std::optional<SymValue> Simulator::resume_generator(SimFrame& frame, SymValue sent) {
+  if (frame.finished) return std::nullopt;
+  if (frame.running) raise(PyExc_ValueError, "generator already executing");
+  if (frame.started) frame.push(std::move(sent));
+  frame.started = true;
+  frame.yielded = false;
+  frame.running = true;
+  struct Running {
+    SimFrame& frame;
+    ~Running() { frame.running = false; }
+  } scope{frame};
+  try {
+    SymValue value = run_frame(frame);
+    if (frame.yielded) return value;
+    frame.finished = true;
+    frame.return_value = std::move(value);
+    return std::nullopt;
+  } catch (const PythonRaised&) {
+    frame.finished = true;
+    // PEP 479; 3.12 does this in bytecode.
+    if (PyErr_ExceptionMatches(PyExc_StopIteration)) {
+      PyErr_Clear();
+      PyErr_SetString(PyExc_RuntimeError, "generator raised StopIteration");
+    }
+    throw;
+  }
+}
+
+}  // namespace framejit

@@ -1,0 +1,212 @@
+// Items and iteration.
+#include "tracer/proxies.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+using graph::GuardKind;
+using graph::SourceKind;
+
+namespace {
+
+bool is_exact_builtin_container(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  return type == &PyList_Type || type == &PyTuple_Type || type == &PyDict_Type || type == &PySet_Type ||
+         type == &PyFrozenSet_Type || type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyRange_Type;
+}
+
+// A key of a dict of the program that is a subclass of dict: read item by item.
+PyObject* plain_key(Simulator& sim, SymValue& key) {
+  PyObject* obj = sim.realise(key);
+  if (!is_plain_data(obj) && !is_identity_constant(obj))
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(obj)->tp_name));
+  return obj;
+}
+
+}  // namespace
+
+SymValue Simulator::get_item(SymValue container, SymValue key) {
+  PyObject* obj = realise(container);
+  if (is_tensor(obj) || is_exact_builtin_container(obj)) {
+    CallArgs args{{key}, {}};
+    realise(args.positional[0]);
+    require_plain(args, nullptr);
+    if (is_tensor(obj)) mark_location();
+    return from_real(check(PyObject_GetItem(obj, args.positional[0].get())));
+  }
+  if (auto result = call_special(obj, "__getitem__", {key})) return *result;
+  realise(key);
+  if (const Outside* outside = world_.find(obj)) {
+    if (PyDict_Check(obj)) {
+      PyObject* name = plain_key(*this, key);
+      PyObject* item = PyDict_GetItemWithError(obj, name);
+      if (item)
+        return world_.wrap(item,
+                           world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(name)));
+      if (PyErr_Occurred()) raise();
+      world_.guard(GuardKind::kHasNoKey, outside->source, name);
+      if (lookup_type(Py_TYPE(obj), interned("__missing__")))
+        stop(StopReason::kUnsupportedValue, "__missing__ of a dict");
+      PyErr_SetObject(PyExc_KeyError, name);
+      raise();
+    }
+    if ((PyTuple_Check(obj) || PyList_Check(obj)) && PyIndex_Check(key.get())) {
+      Py_ssize_t size = length(container);
+      Py_ssize_t index = PyNumber_AsSsize_t(key.get(), PyExc_IndexError);
+      if (index == -1 && PyErr_Occurred()) raise();
+      if (index < 0) index += size;
+      if (index < 0 || index >= size) raise(PyExc_IndexError, "tuple index out of range");
+      bool tuple = PyTuple_Check(obj);
+      PyObject* item = tuple ? PyTuple_GET_ITEM(obj, index) : PyList_GET_ITEM(obj, index);
+      return world_.wrap(
+          item, world_.sources().item(tuple ? SourceKind::kTupleItem : SourceKind::kListItem, outside->source, index));
+    }
+    stop(StopReason::kUnsupportedValue, fmt::format("an item of '{}'", Py_TYPE(obj)->tp_name));
+  }
+  CallArgs args{{key}, {}};
+  require_plain(args, nullptr);
+  return from_real(check(PyObject_GetItem(obj, key.get())));
+}
+
+void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
+  PyObject* obj = realise(container);
+  realise(key);
+  realise(value);
+  CallArgs args{{key}, {}};
+  if (is_tensor(obj) || is_exact_builtin_container(obj)) {
+    require_plain(args, nullptr);
+    if (is_tensor(obj)) mark_location();
+    check_status(PyObject_SetItem(obj, key.get(), value.get()));
+    return;
+  }
+  if (call_special(obj, "__setitem__", {key, value})) return;
+  if (is_outside_opaque(obj))
+    stop(StopReason::kUnsupportedValue, fmt::format("item write to '{}'", Py_TYPE(obj)->tp_name));
+  require_plain(args, nullptr);
+  check_status(PyObject_SetItem(obj, key.get(), value.get()));
+}
+
+void Simulator::delete_item(SymValue container, SymValue key) {
+  PyObject* obj = realise(container);
+  realise(key);
+  if (!is_exact_builtin_container(obj)) {
+    if (call_special(obj, "__delitem__", {key})) return;
+    if (is_outside_opaque(obj))
+      stop(StopReason::kUnsupportedValue, fmt::format("item deletion from '{}'", Py_TYPE(obj)->tp_name));
+  }
+  CallArgs args{{key}, {}};
+  require_plain(args, nullptr);
+  check_status(PyObject_DelItem(obj, key.get()));
+}
+
+bool Simulator::contains(SymValue container, SymValue item) {
+  PyObject* obj = realise(container);
+  if (!is_exact_builtin_container(obj) && !is_tensor(obj)) {
+    if (auto result = call_special(obj, "__contains__", {item})) return truth(*result);
+    realise(item);
+    if (const Outside* outside = world_.find(obj)) {
+      if (PyDict_Check(obj)) {
+        PyObject* key = plain_key(*this, item);
+        int found = PyDict_Contains(obj, key);
+        check_status(found);
+        if (found)
+          world_.guard(GuardKind::kNotUnbound,
+                       world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(key)));
+        else
+          world_.guard(GuardKind::kHasNoKey, outside->source, key);
+        return found == 1;
+      }
+      stop(StopReason::kUnsupportedValue, fmt::format("membership in '{}'", Py_TYPE(obj)->tp_name));
+    }
+    if (auto iter = lookup_type(Py_TYPE(obj), interned("__iter__")); iter && PyFunction_Check(iter)) {
+      for (SymValue& each : unpack(container))
+        if (SymValue equal = compare(bytecode::CompareKind::kEqual, each, item); truth(equal)) return true;
+      return false;
+    }
+  }
+  CallArgs args{{item, container}, {}};
+  realise(args.positional[0]);
+  require_plain(args, nullptr);
+  if (is_tensor(obj)) stop(StopReason::kDataDependentBranch, "membership in a tensor");
+  int found = PySequence_Contains(obj, args.positional[0].get());
+  check_status(found);
+  return found == 1;
+}
+
+SymValue Simulator::get_iter(SymValue iterable) {
+  PyObject* obj = realise(iterable);
+  if (is_exact_builtin_container(obj) || is_sim_generator(obj)) return SymValue(check(PyObject_GetIter(obj)));
+  if (is_tensor(obj)) {
+    mark_location();
+    return SymValue(check(PyObject_GetIter(obj)));
+  }
+  if (auto iterator = call_special(obj, "__iter__", {})) return *iterator;
+  if (const Outside* outside = world_.find(obj)) {
+    if (PyDict_Check(obj)) {
+      Ref keys = check(PySequence_Tuple(obj));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
+        SymValue key = SymValue::borrow(PyTuple_GET_ITEM(keys.get(), i));
+        plain_key(*this, key);
+      }
+      world_.guard(GuardKind::kDictKeys, outside->source, keys.get());
+      return SymValue(check(PyObject_GetIter(keys.get())));
+    }
+    if (PyTuple_Check(obj) || PyList_Check(obj)) {
+      Ref items = check(PyList_New(0));
+      Py_ssize_t size = length(iterable);
+      for (Py_ssize_t i = 0; i < size; ++i) {
+        SymValue item = get_item(iterable, SymValue(check(PyLong_FromSsize_t(i))));
+        check_status(PyList_Append(items.get(), realise(item)));
+      }
+      return SymValue(check(PyObject_GetIter(items.get())));
+    }
+    if (PyIter_Check(obj)) return iterable;  // next() stops on it
+    stop(StopReason::kUnsupportedValue, fmt::format("iteration over '{}'", Py_TYPE(obj)->tp_name));
+  }
+  if (PyObject* method = lookup_type(Py_TYPE(obj), interned("__getitem__"));
+      method && PyFunction_Check(method) && !Py_TYPE(obj)->tp_iter)
+    stop(StopReason::kUnsupportedValue, "iteration by __getitem__");
+  return SymValue(check(PyObject_GetIter(obj)));
+}
+
+std::optional<SymValue> Simulator::next(SymValue& iterator) {
+  PyObject* obj = realise(iterator);
+  if (is_outside_opaque(obj) && !lookup_type(Py_TYPE(obj), interned("__next__")))
+    stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
+  if (SimFrame* generator = sim_generator_frame(obj)) return resume_generator(*generator, SymValue::borrow(Py_None));
+  if (PyObject* method = lookup_type(Py_TYPE(obj), interned("__next__")); method && PyFunction_Check(method)) {
+    try {
+      return call_special(obj, "__next__", {});
+    } catch (const PythonRaised&) {
+      if (!PyErr_ExceptionMatches(PyExc_StopIteration)) throw;
+      PyErr_Clear();
+      return std::nullopt;
+    }
+  }
+  if (is_outside_opaque(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
+  if (!PyIter_Check(obj)) raise(PyExc_TypeError, fmt::format("'{}' object is not an iterator", Py_TYPE(obj)->tp_name));
+  mark_location();
+  PyObject* item = Py_TYPE(obj)->tp_iternext(obj);
+  if (item) return from_real(Ref::steal(item));
+  if (PyErr_Occurred()) {
+    if (crossing_ || !PyErr_ExceptionMatches(PyExc_StopIteration)) raise();
+    PyErr_Clear();
+  }
+  return std::nullopt;
+}
+
+std::vector<SymValue> Simulator::unpack(SymValue iterable) {
+  std::vector<SymValue> items;
+  PyObject* obj = iterable.get();
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    realise(iterable);
+    Py_ssize_t size = PySequence_Fast_GET_SIZE(obj);
+    for (Py_ssize_t i = 0; i < size; ++i) items.push_back(SymValue::borrow(PySequence_Fast_GET_ITEM(obj, i)));
+    return items;
+  }
+  SymValue iterator = get_iter(std::move(iterable));
+  while (auto item = next(iterator)) items.push_back(std::move(*item));
+  return items;
+}
+
+}  // namespace framejit

@@ -1,0 +1,32 @@
+// Objects of torch and the standard library that the simulator knows by identity. Null where they do not exist.
+#pragma once
+
+#include <Python.h>
+
+namespace framejit {
+
+struct Library {
+  PyObject* module_type = nullptr;       // torch.nn.Module
+  PyObject* module_getattr = nullptr;    // torch.nn.Module.__getattr__
+  PyObject* module_setattr = nullptr;    // torch.nn.Module.__setattr__
+  PyObject* module_call = nullptr;       // torch.nn.Module.__call__
+  PyObject* module_call_impl = nullptr;  // torch.nn.Module._call_impl
+  PyObject* module_file = nullptr;       // torch.nn.modules.module, where the global hooks live
+  PyObject* tensor_type = nullptr;       // torch.Tensor
+  PyObject* tensor_base = nullptr;       // torch._C.TensorBase
+  PyObject* parameter_type = nullptr;    // torch.nn.Parameter
+  PyObject* partial_type = nullptr;      // functools.partial
+  PyObject* enum_type = nullptr;         // enum.Enum
+  PyObject* enum_meta = nullptr;
+  PyObject* lru_cache_type = nullptr;       // functools._lru_cache_wrapper
+  PyObject* object_getattribute = nullptr;  // object.__getattribute__
+  PyObject* object_setattr = nullptr;       // object.__setattr__
+};
+
+// Filled by initialise_callables(); valid as long as the process.
+const Library& library();
+bool is_module(PyObject* obj);
+// A module dictionary whose functions, types and constants nobody replaces: torch's own, builtins, math ...
+bool is_trusted_namespace(PyObject* globals);
+
+}  // namespace framejit

@@ -1,0 +1,179 @@
+// Calls and the making of functions.
+#include "tracer/ops.h"
+
+namespace framejit::ops {
+
+namespace {
+
+void pop_keywords(SimFrame& frame, CallArgs& args, PyObject* names, size_t count) {
+  size_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+  args.positional.resize(count);
+  for (size_t i = count; i-- > 0;) args.positional[i] = frame.pop();
+  for (size_t i = 0; i < keywords; ++i)
+    args.keywords.emplace_back(Ref::borrow(PyTuple_GET_ITEM(names, i)),
+                               std::move(args.positional[count - keywords + i]));
+  args.positional.resize(count - keywords);
+}
+
+// Pops the callable in its layout; the method form gives its self as first argument.
+SymValue pop_callable(SimFrame& frame, bytecode::CallLayout layout, CallArgs& args) {
+  if (layout == bytecode::CallLayout::kPlain) return frame.pop();
+  SymValue upper = frame.pop(), lower = frame.pop();
+  bool above = layout == bytecode::CallLayout::kNullAbove;
+  SymValue& null_or_self = above ? upper : lower;
+  if (above) {
+    if (null_or_self.null()) return lower;
+    args.positional.insert(args.positional.begin(), upper);
+    return lower;
+  }
+  if (lower.null()) return upper;
+  args.positional.insert(args.positional.begin(), upper);
+  return lower;
+}
+
+}  // namespace
+
+void handle_Call(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  CallArgs args;
+  Ref names;
+  if (instr.extra == bytecode::kKeywordsOnStack)
+    names = frame.pop().obj;
+  else if (instr.extra != bytecode::kNoKeywords)
+    names = Ref::borrow(frame.code->const_at(instr.extra));
+  pop_keywords(frame, args, names.get(), instr.arg);
+  SymValue callable = pop_callable(frame, instr.layout(), args);
+  frame.push(sim.call(std::move(callable), std::move(args), /*plain=*/true));
+}
+
+void handle_CallEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  CallArgs args;
+  if (instr.arg & 1) {
+    SymValue mapping = frame.pop();
+    Ref items = PyDict_CheckExact(mapping.get()) ? mapping.obj : sim.snapshot_dict(mapping);
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(items.get(), &pos, &key, &value);) {
+      if (!PyUnicode_Check(key)) sim.raise(PyExc_TypeError, "keywords must be strings");
+      args.keywords.emplace_back(Ref::borrow(key), SymValue::borrow(value));
+    }
+  }
+  SymValue positional = frame.pop();
+  args.positional = sim.unpack(std::move(positional));
+  CallArgs unused;
+  SymValue callable = pop_callable(frame, instr.layout(), unused);
+  FJ_CHECK(unused.positional.empty(), "a call with unpacked arguments in method form");
+  frame.push(sim.call(std::move(callable), std::move(args), /*plain=*/true));
+}
+
+static void set_part(Simulator& sim, PyObject* function, int part, SymValue value) {
+  PyObject* obj = sim.realise(value);
+  int status = 0;
+  switch (part) {
+    case bytecode::kDefaults:
+      status = PyFunction_SetDefaults(function, obj);
+      break;
+    case bytecode::kKwDefaults:
+      status = PyFunction_SetKwDefaults(function, obj);
+      break;
+    case bytecode::kClosure:
+      status = PyFunction_SetClosure(function, obj);
+      break;
+    case bytecode::kAnnotations:
+      status = PyObject_SetAttrString(function, "__annotations__", obj);
+      // 3.10 and later hand the annotations over as a tuple, and only the interpreter may keep it so.
+      if (status < 0 && PyTuple_CheckExact(obj)) {
+        PyErr_Clear();
+        Ref dict = sim.check(PyDict_New());
+        for (Py_ssize_t i = 0; i + 1 < PyTuple_GET_SIZE(obj); i += 2)
+          PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(obj, i), PyTuple_GET_ITEM(obj, i + 1));
+        status = PyObject_SetAttrString(function, "__annotations__", dict.get());
+      }
+      break;
+  }
+  sim.check_status(status);
+}
+
+void handle_MakeFunction(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue name = instr.aux & 1 ? frame.pop() : SymValue();
+  SymValue code = frame.pop();
+  Ref function = sim.check(PyFunction_NewWithQualName(code.get(), frame.globals.get(), name.get()));
+  // The order on the stack, from the top: closure, annotations, keyword defaults, defaults.
+  for (int part : {bytecode::kClosure, bytecode::kAnnotations, bytecode::kKwDefaults, bytecode::kDefaults})
+    if (instr.arg & part) set_part(sim, function.get(), part, frame.pop());
+  sim.made_functions().insert(function.get());
+  sim.keep(function);
+  frame.push(SymValue(std::move(function)));
+}
+
+void handle_SetFunctionAttribute(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue function = frame.pop();
+  set_part(sim, function.get(), instr.arg, frame.pop());
+  frame.push(std::move(function));
+}
+
+void handle_IntrinsicUnary(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  switch (static_cast<bytecode::UnaryIntrinsic>(instr.arg)) {
+    case bytecode::UnaryIntrinsic::kStopIterationError: {
+      PyObject* exception = frame.peek(1).get();
+      if (PyErr_GivenExceptionMatches(exception, PyExc_StopIteration))
+        frame.peek(1) =
+            SymValue(sim.check(PyObject_CallFunction(PyExc_RuntimeError, "s", "generator raised StopIteration")));
+      return;
+    }
+    case bytecode::UnaryIntrinsic::kListToTuple:
+      frame.push(SymValue(sim.check(PyList_AsTuple(frame.pop().get()))));
+      return;
+    case bytecode::UnaryIntrinsic::kUnaryPositive:
+      frame.push(sim.unary(bytecode::UnaryKind::kPositive, frame.pop()));
+      return;
+    default:
+      sim.stop(StopReason::kUnsupportedInstruction, fmt::format("intrinsic {}", instr.arg));
+  }
+}
+
+void handle_IntrinsicBinary(Simulator& sim, SimFrame&, const Instruction& instr) {
+  sim.stop(StopReason::kUnsupportedInstruction, fmt::format("binary intrinsic {}", instr.arg));
+}
+
+void handle_ReturnValue(Simulator&, SimFrame& frame, const Instruction&) {
+  frame.result = frame.pop();
+  frame.returned = true;
+}
+
+void handle_ReturnConst(Simulator&, SimFrame& frame, const Instruction& instr) {
+  frame.result = SymValue::borrow(frame.code->const_at(instr.arg));
+  frame.returned = true;
+}
+
+// Imports of what is imported already; the first import of a module runs code.
+void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue from = frame.pop(), level = frame.pop();
+  PyObject* name = frame.code->name_at(instr.arg);
+  bool relative = PyLong_AsLong(level.get()) != 0;
+  if (!relative) {
+    PyObject* modules = PyImport_GetModuleDict();
+    if (!PyDict_GetItemWithError(modules, name)) sim.stop(StopReason::kImport, PyUnicode_AsUTF8(name));
+  }
+  int depth = static_cast<int>(PyLong_AsLong(level.get()));
+  Ref absolute = Ref::borrow(name);
+  if (relative) {
+    Ref util = sim.check(PyImport_ImportModule("importlib.util"));
+    PyObject* package = PyDict_GetItemString(frame.globals.get(), "__package__");
+    Ref dotted = sim.check(PyUnicode_FromFormat("%s%U", std::string(depth, '.').c_str(), name));
+    absolute =
+        sim.check(PyObject_CallMethod(util.get(), "resolve_name", "OO", dotted.get(), package ? package : Py_None));
+    if (!PyDict_GetItemWithError(PyImport_GetModuleDict(), absolute.get()))
+      sim.stop(StopReason::kImport, PyUnicode_AsUTF8(absolute.get()));
+  }
+  frame.push(
+      SymValue(sim.check(PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from.get(), depth))));
+}
+
+void handle_ImportFrom(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  PyObject* name = frame.code->name_at(instr.arg);
+  SymValue module = frame.peek(1);
+  auto value = sim.find_attr(module, name);
+  if (!value) sim.stop(StopReason::kImport, PyUnicode_AsUTF8(name));
+  frame.push(std::move(*value));
+}
+
+}  // namespace framejit::ops

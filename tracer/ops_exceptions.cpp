@@ -1,0 +1,216 @@
+// Raising, handlers and `with`, in both of CPython's models.
+#include "tracer/ops.h"
+
+namespace framejit::ops {
+
+namespace {
+
+Ref make_exception(Simulator& sim, SymValue& value) {
+  PyObject* obj = sim.realise(value);
+  if (PyExceptionInstance_Check(obj)) {
+    if (sim.is_outside_opaque(obj))
+      sim.stop(StopReason::kUnsupportedValue, "an exception object of the program is raised");
+    return value.obj;
+  }
+  if (!PyExceptionClass_Check(obj)) sim.raise(PyExc_TypeError, "exceptions must derive from BaseException");
+  return sim.call(value, {}).obj;
+}
+
+[[noreturn]] void raise_object(Simulator& sim, PyObject* exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  throw PythonRaised{};
+}
+
+bool matches(Simulator& sim, PyObject* exception, SymValue type) {
+  PyObject* obj = sim.realise(type);
+  if (!PyExceptionClass_Check(obj) && !PyTuple_Check(obj))
+    sim.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+  return PyErr_GivenExceptionMatches(exception, obj);
+}
+
+// [manager] -> [exit, value of enter]
+void enter_context(Simulator& sim, SimFrame& frame) {
+  SymValue manager = frame.pop();
+  SymValue exit = sim.load_attr(manager, "__exit__");
+  SymValue enter = sim.load_attr(manager, "__enter__");
+  frame.push(std::move(exit));
+  frame.push(sim.call(std::move(enter), CallArgs{}));
+}
+
+SymValue call_exit(Simulator& sim, const SymValue& exit, PyObject* exception) {
+  CallArgs args;
+  if (exception) {
+    Ref traceback = Ref::steal(PyException_GetTraceback(exception));
+    args.positional = {SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))), SymValue::borrow(exception),
+                       traceback ? SymValue(traceback) : SymValue::borrow(Py_None)};
+  } else {
+    args.positional.assign(3, SymValue::borrow(Py_None));
+  }
+  return sim.call(exit, std::move(args));
+}
+
+}  // namespace
+
+void handle_Raise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  if (instr.arg == 0) {
+    if (frame.handled.null() || frame.handled.get() == Py_None)
+      sim.raise(PyExc_RuntimeError, "No active exception to reraise");
+    raise_object(sim, frame.handled.get());
+  }
+  SymValue cause = instr.arg == 2 ? frame.pop() : SymValue();
+  SymValue value = frame.pop();
+  Ref exception = make_exception(sim, value);
+  if (!cause.null()) {
+    Ref cause_object = cause.get() == Py_None ? Ref() : make_exception(sim, cause);
+    PyException_SetCause(exception.get(), cause_object.release());
+  }
+  if (!frame.handled.null() && frame.handled.get() != Py_None && frame.handled.get() != exception.get())
+    PyException_SetContext(exception.get(), Ref(frame.handled.obj).release());
+  raise_object(sim, exception.get());
+}
+
+// --- 3.11+
+
+void handle_PushExcInfo(Simulator&, SimFrame& frame, const Instruction&) {
+  SymValue exception = frame.pop();
+  frame.push(frame.handled.null() ? SymValue::borrow(Py_None) : frame.handled);
+  frame.handled = exception;
+  frame.push(std::move(exception));
+}
+
+void handle_CheckExcMatch(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue type = frame.pop();
+  bool match = matches(sim, frame.peek(1).get(), std::move(type));
+  frame.push(SymValue::borrow(match ? Py_True : Py_False));
+}
+
+void handle_CheckEgMatch(Simulator& sim, SimFrame&, const Instruction&) {
+  sim.stop(StopReason::kUnsupportedInstruction, "except*");
+}
+
+void handle_Reraise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  if (!frame.code->regions.empty() || frame.blocks.empty()) {
+    // 3.11+: [exception], below it the offset of the instruction that raised first where arg says so.
+    SymValue exception = frame.pop();
+    raise_object(sim, exception.get());
+  }
+  SymValue type = frame.pop(), value = frame.pop(), traceback = frame.pop();
+  raise_object(sim, value.get());
+}
+
+// --- both
+
+void handle_ExcMatch(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue type = frame.pop(), exception = frame.pop();
+  frame.push(SymValue::borrow(matches(sim, exception.get(), std::move(type)) ? Py_True : Py_False));
+}
+
+void handle_JumpIfNotExcMatch(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue type = frame.pop(), exception = frame.pop();
+  if (!matches(sim, exception.get(), std::move(type))) frame.next = instr.target;
+}
+
+void handle_PopExcept(Simulator&, SimFrame& frame, const Instruction&) {
+  if (!frame.blocks.empty() && frame.blocks.back().is_handler) {
+    SimBlock block = frame.blocks.back();
+    frame.blocks.pop_back();
+    // [previous traceback, value, type]
+    frame.handled = frame.stack[block.level + 1];
+    frame.stack.resize(block.level);
+    return;
+  }
+  frame.handled = frame.pop();
+}
+
+// --- 3.8 to 3.10
+
+void handle_SetupFinally(Simulator&, SimFrame& frame, const Instruction& instr) {
+  frame.blocks.push_back({false, instr.target, frame.stack.size()});
+}
+
+void handle_PopBlock(Simulator&, SimFrame& frame, const Instruction&) { frame.blocks.pop_back(); }
+
+void handle_BeginFinally(Simulator&, SimFrame& frame, const Instruction&) { frame.push({}); }
+
+// The return address is the index of the next instruction, as a number.
+void handle_CallFinally(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(SymValue(sim.check(PyLong_FromLong(frame.next.value))));
+  frame.next = instr.target;
+}
+
+void handle_EndFinally(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue top = frame.pop();
+  if (top.null()) return;
+  if (PyLong_CheckExact(top.get())) {
+    frame.next = InstrIndex(static_cast<uint32_t>(PyLong_AsLong(top.get())));
+    return;
+  }
+  SymValue value = frame.pop(), traceback = frame.pop();
+  raise_object(sim, value.get());
+}
+
+void handle_PopFinally(Simulator&, SimFrame& frame, const Instruction& instr) {
+  SymValue kept = instr.arg ? frame.pop() : SymValue();
+  SymValue top = frame.pop();
+  if (!top.null() && !PyLong_CheckExact(top.get())) {
+    frame.pop();
+    frame.pop();
+    SimBlock block = frame.blocks.back();
+    frame.blocks.pop_back();
+    frame.handled = frame.stack[block.level + 1];
+    frame.stack.resize(block.level);
+  }
+  if (instr.arg) frame.push(std::move(kept));
+}
+
+// --- with
+
+void handle_BeforeWith(Simulator& sim, SimFrame& frame, const Instruction&) { enter_context(sim, frame); }
+
+void handle_SetupWith(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  enter_context(sim, frame);
+  frame.blocks.push_back({false, instr.target, frame.stack.size() - 1});
+}
+
+// 3.9 to 3.10: [exit, previous 3, traceback, value, type]; 3.11+: [exit, lasti, previous, exception].
+void handle_WithExceptStart(Simulator& sim, SimFrame& frame, const Instruction&) {
+  bool blocks = !frame.blocks.empty() && frame.blocks.back().is_handler;
+  SymValue exit = blocks ? frame.peek(7) : frame.peek(4);
+  PyObject* exception = blocks ? frame.peek(2).get() : frame.peek(1).get();
+  frame.push(call_exit(sim, exit, exception));
+}
+
+// 3.8: the finally body of a with statement, entered with NULL, a return address, or six values of an exception.
+void handle_WithCleanupStart(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue& top = frame.peek(1);
+  SymValue exit;
+  Ref exception;
+  if (top.null() || PyLong_CheckExact(top.get())) {
+    exit = frame.peek(2);
+    SymValue kept = frame.pop();
+    frame.pop();
+    frame.push(std::move(kept));
+  } else {
+    exit = frame.peek(7);
+    exception = frame.peek(2).obj;
+    frame.stack.erase(frame.stack.end() - 7);
+    frame.push({});
+    std::rotate(frame.stack.end() - 4, frame.stack.end() - 1, frame.stack.end());
+    frame.blocks.back().level -= 1;
+  }
+  frame.push(exception ? SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())))
+                       : SymValue::borrow(Py_None));
+  frame.push(call_exit(sim, exit, exception.get()));
+}
+
+void handle_WithCleanupFinish(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue result = frame.pop(), exception = frame.pop();
+  if (exception.get() == Py_None || !sim.truth(result)) return;
+  SimBlock block = frame.blocks.back();
+  frame.blocks.pop_back();
+  frame.handled = frame.stack[block.level + 1];
+  frame.stack.resize(block.level);
+  frame.push({});
+}
+
+}  // namespace framejit::ops

@@ -1,0 +1,357 @@
+// Operators, items, attributes, displays, formatting.
+#include "tracer/ops.h"
+
+namespace framejit::ops {
+
+namespace {
+
+std::vector<SymValue> pop_many(SimFrame& frame, size_t count) {
+  std::vector<SymValue> values(std::make_move_iterator(frame.stack.end() - count),
+                               std::make_move_iterator(frame.stack.end()));
+  frame.stack.resize(frame.stack.size() - count);
+  return values;
+}
+
+Ref make_tuple(Simulator& sim, std::vector<SymValue> values) {
+  Ref tuple = sim.check(PyTuple_New(values.size()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    sim.realise(values[i]);
+    PyTuple_SET_ITEM(tuple.get(), i, values[i].obj.release());
+  }
+  return tuple;
+}
+
+Ref make_list(Simulator& sim, std::vector<SymValue> values) {
+  Ref list = sim.check(PyList_New(values.size()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    sim.realise(values[i]);
+    PyList_SET_ITEM(list.get(), i, values[i].obj.release());
+  }
+  return list;
+}
+
+// Keys are hashed by C code: only such as need no Python code.
+PyObject* hashable(Simulator& sim, SymValue& key) {
+  PyObject* obj = sim.realise(key);
+  if (sim.has_python_specials(obj)) sim.stop(StopReason::kUnsupportedValue, "a key with Python __hash__ or __eq__");
+  return obj;
+}
+
+void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
+  if (!PyDict_Check(mapping.get())) {
+    SymValue keys = sim.call(sim.load_attr(mapping, "keys"), {});
+    for (SymValue& key : sim.unpack(keys)) {
+      SymValue value = sim.get_item(mapping, key);
+      sim.check_status(PyDict_SetItem(dict, hashable(sim, key), sim.realise(value)));
+    }
+    return;
+  }
+  if (sim.world().find(mapping.get()) && !PyDict_CheckExact(mapping.get()))
+    sim.stop(StopReason::kUnsupportedValue, "a dict subclass of the program is copied as a whole");
+  if (merge) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(mapping.get(), &pos, &key, &value);)
+      if (PyDict_Contains(dict, key) == 1) {
+        PyErr_Format(PyExc_TypeError, "got multiple values for keyword argument '%S'", key);
+        sim.raise();
+      }
+  }
+  sim.check_status(PyDict_Update(dict, mapping.get()));
+}
+
+SymValue convert(Simulator& sim, SymValue value, int conversion) {
+  if (conversion == 0) return value;
+  const char* builtin = conversion == 1 ? "str" : conversion == 2 ? "repr" : "ascii";
+  Ref function = Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), builtin));
+  return sim.call(SymValue(function), {std::move(value)});
+}
+
+Ref format(Simulator& sim, SymValue value, SymValue spec) {
+  if (!spec.null()) sim.realise(spec);
+  Ref function = Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), "format"));
+  if (PyUnicode_CheckExact(value.get()) && spec.null()) return Ref::borrow(sim.realise(value));
+  if (spec.null()) return sim.call(SymValue(function), {std::move(value)}).obj;
+  return sim.call(SymValue(function), {std::move(value), std::move(spec)}).obj;
+}
+
+}  // namespace
+
+void handle_LoadAttr(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue owner = frame.pop();
+  frame.push(sim.load_attr(owner, frame.code->name_at(instr.arg)));
+}
+
+void handle_LoadMethod(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue owner = frame.pop();
+  SymValue method = sim.load_attr(owner, frame.code->name_at(instr.arg));
+  // Twins lower method loads to "NULL and bound method"; so does the simulation.
+  if (instr.layout() == bytecode::CallLayout::kNullAbove) {
+    frame.push(std::move(method));
+    frame.push({});
+  } else {
+    frame.push({});
+    frame.push(std::move(method));
+  }
+}
+
+void handle_StoreAttr(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue owner = frame.pop();
+  SymValue value = frame.pop();
+  sim.store_attr(owner, frame.code->name_at(instr.arg), std::move(value));
+}
+
+void handle_DeleteAttr(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  sim.delete_attr(frame.pop(), frame.code->name_at(instr.arg));
+}
+
+void handle_LoadSuperAttr(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue self = frame.pop();
+  SymValue cls = frame.pop();
+  SymValue super = frame.pop();
+  if (sim.realise(super) != reinterpret_cast<PyObject*>(&PySuper_Type) || !PyType_Check(sim.realise(cls)))
+    sim.stop(StopReason::kUnsupportedInstruction, "super is not the builtin");
+  SymValue found =
+      sim.load_super_attr(reinterpret_cast<PyTypeObject*>(cls.get()), self, frame.code->name_at(instr.arg));
+  bool method = instr.aux & bytecode::kSuperMethod;
+  auto layout = static_cast<bytecode::CallLayout>(instr.extra);
+  if (method && layout == bytecode::CallLayout::kNullBelow) frame.push({});
+  frame.push(std::move(found));
+  if (method && layout == bytecode::CallLayout::kNullAbove) frame.push({});
+}
+
+void handle_BinarySubscr(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue key = frame.pop();
+  SymValue container = frame.pop();
+  frame.push(sim.get_item(std::move(container), std::move(key)));
+}
+
+void handle_StoreSubscr(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue key = frame.pop();
+  SymValue container = frame.pop();
+  SymValue value = frame.pop();
+  sim.set_item(std::move(container), std::move(key), std::move(value));
+}
+
+void handle_DeleteSubscr(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue key = frame.pop();
+  SymValue container = frame.pop();
+  sim.delete_item(std::move(container), std::move(key));
+}
+
+static SymValue make_slice(Simulator& sim, SymValue start, SymValue stop, SymValue step) {
+  PyObject* last = step.null() ? nullptr : sim.realise(step);
+  return SymValue(sim.check(PySlice_New(sim.realise(start), sim.realise(stop), last)));
+}
+
+void handle_BuildSlice(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue step = instr.arg == 3 ? frame.pop() : SymValue();
+  SymValue stop = frame.pop();
+  SymValue start = frame.pop();
+  frame.push(make_slice(sim, std::move(start), std::move(stop), std::move(step)));
+}
+
+void handle_BinarySlice(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue stop = frame.pop();
+  SymValue start = frame.pop();
+  SymValue container = frame.pop();
+  frame.push(sim.get_item(std::move(container), make_slice(sim, std::move(start), std::move(stop), {})));
+}
+
+void handle_StoreSlice(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue stop = frame.pop();
+  SymValue start = frame.pop();
+  SymValue container = frame.pop();
+  SymValue value = frame.pop();
+  sim.set_item(std::move(container), make_slice(sim, std::move(start), std::move(stop), {}), std::move(value));
+}
+
+void handle_UnaryOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(sim.unary(static_cast<bytecode::UnaryKind>(instr.arg), frame.pop()));
+}
+
+void handle_ToBool(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue value = frame.pop();
+  frame.push(SymValue::borrow(sim.truth(value) ? Py_True : Py_False));
+}
+
+void handle_BinaryOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue right = frame.pop();
+  SymValue left = frame.pop();
+  frame.push(
+      sim.binary(static_cast<bytecode::BinaryKind>(instr.arg), instr.aux & 1, std::move(left), std::move(right)));
+}
+
+void handle_CompareOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue right = frame.pop();
+  SymValue left = frame.pop();
+  SymValue result = sim.compare(static_cast<bytecode::CompareKind>(instr.arg), std::move(left), std::move(right));
+  if (instr.aux & 1) result = SymValue::borrow(sim.truth(result) ? Py_True : Py_False);
+  frame.push(std::move(result));
+}
+
+void handle_IsOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue right = frame.pop();
+  SymValue left = frame.pop();
+  bool same = sim.is_same(std::move(left), std::move(right));
+  frame.push(SymValue::borrow(same != (instr.arg == 1) ? Py_True : Py_False));
+}
+
+void handle_ContainsOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue container = frame.pop();
+  SymValue item = frame.pop();
+  bool found = sim.contains(std::move(container), std::move(item));
+  frame.push(SymValue::borrow(found != (instr.arg == 1) ? Py_True : Py_False));
+}
+
+void handle_BuildTuple(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(SymValue(make_tuple(sim, pop_many(frame, instr.arg))));
+}
+
+void handle_BuildList(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(SymValue(make_list(sim, pop_many(frame, instr.arg))));
+}
+
+void handle_BuildSet(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  Ref set = sim.check(PySet_New(nullptr));
+  for (SymValue& item : pop_many(frame, instr.arg)) sim.check_status(PySet_Add(set.get(), hashable(sim, item)));
+  frame.push(SymValue(std::move(set)));
+}
+
+void handle_BuildMap(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  Ref dict = sim.check(PyDict_New());
+  std::vector<SymValue> items = pop_many(frame, 2 * instr.arg);
+  for (size_t i = 0; i < items.size(); i += 2)
+    sim.check_status(PyDict_SetItem(dict.get(), hashable(sim, items[i]), sim.realise(items[i + 1])));
+  frame.push(SymValue(std::move(dict)));
+}
+
+void handle_BuildConstKeyMap(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue keys = frame.pop();
+  Ref dict = sim.check(PyDict_New());
+  std::vector<SymValue> values = pop_many(frame, instr.arg);
+  for (size_t i = 0; i < values.size(); ++i)
+    sim.check_status(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys.get(), i), sim.realise(values[i])));
+  frame.push(SymValue(std::move(dict)));
+}
+
+void handle_BuildString(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  Ref parts = make_list(sim, pop_many(frame, instr.arg));
+  static PyObject* empty = interned("");
+  frame.push(SymValue(sim.check(PyUnicode_Join(empty, parts.get()))));
+}
+
+void handle_ListAppend(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue item = frame.pop();
+  sim.check_status(PyList_Append(frame.peek(instr.arg).get(), sim.realise(item)));
+}
+
+void handle_SetAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue item = frame.pop();
+  sim.check_status(PySet_Add(frame.peek(instr.arg).get(), hashable(sim, item)));
+}
+
+void handle_MapAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue value = frame.pop();
+  SymValue key = frame.pop();
+  sim.check_status(PyDict_SetItem(frame.peek(instr.arg).get(), hashable(sim, key), sim.realise(value)));
+}
+
+static void extend_list(Simulator& sim, PyObject* list, SymValue iterable) {
+  for (SymValue& item : sim.unpack(std::move(iterable))) sim.check_status(PyList_Append(list, sim.realise(item)));
+}
+
+void handle_ListExtend(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue iterable = frame.pop();
+  extend_list(sim, frame.peek(instr.arg).get(), std::move(iterable));
+}
+
+void handle_SetUpdate(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue iterable = frame.pop();
+  PyObject* set = frame.peek(instr.arg).get();
+  for (SymValue& item : sim.unpack(std::move(iterable))) sim.check_status(PySet_Add(set, hashable(sim, item)));
+}
+
+void handle_DictUpdate(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue mapping = frame.pop();
+  update_dict(sim, frame.peek(instr.arg).get(), std::move(mapping), false);
+}
+
+void handle_DictMerge(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue mapping = frame.pop();
+  update_dict(sim, frame.peek(instr.arg).get(), std::move(mapping), true);
+}
+
+void handle_ListToTuple(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue list = frame.pop();
+  frame.push(SymValue(sim.check(PyList_AsTuple(list.get()))));
+}
+
+static Ref concatenate(Simulator& sim, SimFrame& frame, int32_t count) {
+  Ref list = sim.check(PyList_New(0));
+  for (SymValue& iterable : pop_many(frame, count)) extend_list(sim, list.get(), std::move(iterable));
+  return list;
+}
+
+void handle_BuildListUnpack(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(SymValue(concatenate(sim, frame, instr.arg)));
+}
+void handle_BuildTupleUnpack(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(SymValue(sim.check(PyList_AsTuple(concatenate(sim, frame, instr.arg).get()))));
+}
+void handle_BuildTupleUnpackWithCall(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  handle_BuildTupleUnpack(sim, frame, instr);
+}
+void handle_BuildSetUnpack(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(SymValue(sim.check(PySet_New(concatenate(sim, frame, instr.arg).get()))));
+}
+
+static void build_map_unpack(Simulator& sim, SimFrame& frame, const Instruction& instr, bool merge) {
+  Ref dict = sim.check(PyDict_New());
+  for (SymValue& mapping : pop_many(frame, instr.arg)) update_dict(sim, dict.get(), std::move(mapping), merge);
+  frame.push(SymValue(std::move(dict)));
+}
+void handle_BuildMapUnpack(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  build_map_unpack(sim, frame, instr, false);
+}
+void handle_BuildMapUnpackWithCall(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  build_map_unpack(sim, frame, instr, true);
+}
+
+void handle_FormatValue(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  SymValue spec = instr.aux & 1 ? frame.pop() : SymValue();
+  SymValue value = convert(sim, frame.pop(), instr.arg);
+  frame.push(SymValue(format(sim, std::move(value), std::move(spec))));
+}
+void handle_ConvertValue(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  frame.push(convert(sim, frame.pop(), instr.arg));
+}
+void handle_FormatSimple(Simulator& sim, SimFrame& frame, const Instruction&) {
+  frame.push(SymValue(format(sim, frame.pop(), {})));
+}
+void handle_FormatWithSpec(Simulator& sim, SimFrame& frame, const Instruction&) {
+  SymValue spec = frame.pop();
+  frame.push(SymValue(format(sim, frame.pop(), std::move(spec))));
+}
+
+void handle_UnpackSequence(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  std::vector<SymValue> items = sim.unpack(frame.pop());
+  if (items.size() != static_cast<size_t>(instr.arg))
+    sim.raise(PyExc_ValueError,
+              items.size() < static_cast<size_t>(instr.arg)
+                  ? fmt::format("not enough values to unpack (expected {}, got {})", instr.arg, items.size())
+                  : fmt::format("too many values to unpack (expected {})", instr.arg));
+  for (size_t i = items.size(); i-- > 0;) frame.push(std::move(items[i]));
+}
+
+void handle_UnpackEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
+  std::vector<SymValue> items = sim.unpack(frame.pop());
+  size_t before = instr.arg, after = instr.aux;
+  if (items.size() < before + after)
+    sim.raise(PyExc_ValueError,
+              fmt::format("not enough values to unpack (expected at least {}, got {})", before + after, items.size()));
+  for (size_t i = 0; i < after; ++i) frame.push(items[items.size() - 1 - i]);
+  frame.push(SymValue(make_list(sim, {items.begin() + before, items.end() - after})));
+  for (size_t i = before; i-- > 0;) frame.push(items[i]);
+}
+
+}  // namespace framejit::ops

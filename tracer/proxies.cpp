@@ -1,0 +1,184 @@
+#include "tracer/proxies.h"
+
+namespace framejit {
+
+// Runs `body` on behalf of C code: a stop is parked in the simulator and becomes a Python error until Simulator::raise
+// finds it; a simulated exception is a Python error already.
+struct ProxyCall {
+  template <class Body>
+  static PyObject* run(Simulator* sim, Body body) {
+    if (!sim) {
+      PyErr_SetString(PyExc_RuntimeError, "an object of a capture was used after the capture ended");
+      return nullptr;
+    }
+    try {
+      return body();
+    } catch (StopTrace& stopped) {
+      sim->crossing_ = std::move(stopped);
+      // BaseException itself: `except Exception` in library code must not swallow it.
+      PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");
+      return nullptr;
+    } catch (const PythonRaised&) {
+      return nullptr;
+    }
+  }
+  static PyObject* realised(Simulator& sim, SymValue value) {
+    sim.realise(value);
+    return value.obj.release();
+  }
+};
+
+namespace {
+
+struct SimGeneratorObject {
+  PyObject ob_base;
+  Simulator* sim;
+  SimFrame* frame;
+  BreakPoint origin;
+};
+
+struct SimCallableObject {
+  PyObject ob_base;
+  Simulator* sim;
+  PyObject* target;
+};
+
+PyObject* generator_next(PyObject* self) {
+  auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
+  return ProxyCall::run(generator->sim, [&]() -> PyObject* {
+    auto value = generator->sim->resume_generator(*generator->frame, SymValue::borrow(Py_None));
+    return value ? ProxyCall::realised(*generator->sim, std::move(*value)) : nullptr;
+  });
+}
+
+PyObject* generator_send(PyObject* self, PyObject* sent) {
+  auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
+  return ProxyCall::run(generator->sim, [&]() -> PyObject* {
+    auto value = generator->sim->resume_generator(*generator->frame, SymValue::borrow(sent));
+    if (value) return ProxyCall::realised(*generator->sim, std::move(*value));
+    PyObject* result = generator->frame->return_value.get();
+    PyErr_SetObject(PyExc_StopIteration, result ? result : Py_None);
+    return nullptr;
+  });
+}
+
+// A generator that has not started or has finished closes without running anything; one that stands at a yield would
+// run its finally blocks.
+PyObject* generator_close(PyObject* self, PyObject*) {
+  auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
+  return ProxyCall::run(generator->sim, [&]() -> PyObject* {
+    SimFrame& frame = *generator->frame;
+    if (frame.started && !frame.finished)
+      generator->sim->stop(StopReason::kGeneratorCall, "close of a running generator");
+    frame.finished = true;
+    Py_RETURN_NONE;
+  });
+}
+
+void generator_dealloc(PyObject* self) {
+  delete reinterpret_cast<SimGeneratorObject*>(self)->frame;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyObject* callable_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  auto* callable = reinterpret_cast<SimCallableObject*>(self);
+  return ProxyCall::run(callable->sim, [&]() -> PyObject* {
+    CallArgs call_args;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+      call_args.positional.push_back(SymValue::borrow(PyTuple_GET_ITEM(args, i)));
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; kwargs && PyDict_Next(kwargs, &pos, &key, &value);)
+      call_args.keywords.emplace_back(Ref::borrow(key), SymValue::borrow(value));
+    return ProxyCall::realised(*callable->sim,
+                               callable->sim->call(SymValue::borrow(callable->target), std::move(call_args)));
+  });
+}
+
+void callable_dealloc(PyObject* self) {
+  Py_XDECREF(reinterpret_cast<SimCallableObject*>(self)->target);
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyMethodDef generator_methods[] = {
+    {"send", generator_send, METH_O, nullptr},
+    {"close", generator_close, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject* generator_type() {
+  static PyTypeObject type = [] {
+    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
+    t.tp_name = "framejit.SimulatedGenerator";
+    t.tp_basicsize = sizeof(SimGeneratorObject);
+    t.tp_flags = Py_TPFLAGS_DEFAULT;
+    t.tp_dealloc = generator_dealloc;
+    t.tp_iter = PyObject_SelfIter;
+    t.tp_iternext = generator_next;
+    t.tp_methods = generator_methods;
+    return t;
+  }();
+  static bool ready = PyType_Ready(&type) == 0;
+  FJ_CHECK(ready, "the generator proxy type could not be made");
+  return &type;
+}
+
+PyTypeObject* callable_type() {
+  static PyTypeObject type = [] {
+    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
+    t.tp_name = "framejit.SimulatedCallable";
+    t.tp_basicsize = sizeof(SimCallableObject);
+    t.tp_flags = Py_TPFLAGS_DEFAULT;
+    t.tp_dealloc = callable_dealloc;
+    t.tp_call = callable_call;
+    return t;
+  }();
+  static bool ready = PyType_Ready(&type) == 0;
+  FJ_CHECK(ready, "the callable proxy type could not be made");
+  return &type;
+}
+
+}  // namespace
+
+Ref make_sim_generator(Simulator& sim, std::unique_ptr<SimFrame> frame) {
+  auto* self = PyObject_New(SimGeneratorObject, generator_type());
+  FJ_CHECK(self, "out of memory");
+  self->sim = &sim;
+  self->origin = sim.current_break_point();
+  self->frame = frame.release();
+  sim.adopt_proxy(reinterpret_cast<PyObject*>(self));
+  return Ref::steal(reinterpret_cast<PyObject*>(self));
+}
+
+bool is_sim_generator(PyObject* obj) { return Py_TYPE(obj) == generator_type(); }
+
+SimFrame* sim_generator_frame(PyObject* obj) {
+  return is_sim_generator(obj) ? reinterpret_cast<SimGeneratorObject*>(obj)->frame : nullptr;
+}
+
+BreakPoint sim_generator_origin(PyObject* obj) { return reinterpret_cast<SimGeneratorObject*>(obj)->origin; }
+
+Ref make_sim_callable(Simulator& sim, SymValue callable) {
+  auto* self = PyObject_New(SimCallableObject, callable_type());
+  FJ_CHECK(self, "out of memory");
+  self->sim = &sim;
+  self->target = Ref::borrow(sim.realise(callable)).release();
+  sim.adopt_proxy(reinterpret_cast<PyObject*>(self));
+  return Ref::steal(reinterpret_cast<PyObject*>(self));
+}
+
+bool is_sim_callable(PyObject* obj) { return Py_TYPE(obj) == callable_type(); }
+PyObject* sim_callable_target(PyObject* obj) { return reinterpret_cast<SimCallableObject*>(obj)->target; }
+
+void Simulator::adopt_proxy(PyObject* proxy) { proxies_.push_back(Ref::borrow(proxy)); }
+
+void Simulator::drop_proxies() {
+  for (Ref& proxy : proxies_) {
+    if (is_sim_generator(proxy.get()))
+      reinterpret_cast<SimGeneratorObject*>(proxy.get())->sim = nullptr;
+    else
+      reinterpret_cast<SimCallableObject*>(proxy.get())->sim = nullptr;
+  }
+  proxies_.clear();
+}
+
+}  // namespace framejit

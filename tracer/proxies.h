@@ -1,0 +1,25 @@
+// Real Python objects through which C code re-enters the simulation: a generator under simulation is an iterator, a
+// function handed to `sorted` or `map` is a callable. So the builtins that consume them are simply called.
+#pragma once
+
+#include <memory>
+
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+// An iterator over the yields of a simulated generator frame. It dies with the simulator.
+Ref make_sim_generator(Simulator& sim, std::unique_ptr<SimFrame> frame);
+bool is_sim_generator(PyObject* obj);
+// Null if the object is none.
+SimFrame* sim_generator_frame(PyObject* obj);
+// Where the generator was made: a break before that point needs no generator to be rebuilt.
+BreakPoint sim_generator_origin(PyObject* obj);
+
+// A callable that runs `callable` under the simulation.
+Ref make_sim_callable(Simulator& sim, SymValue callable);
+bool is_sim_callable(PyObject* obj);
+// What it wraps.
+PyObject* sim_callable_target(PyObject* obj);
+
+}  // namespace framejit

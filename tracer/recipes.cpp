@@ -1,0 +1,442 @@
+#include "tracer/recipes.h"
+
+#include "tracer/library.h"
+#include "tracer/proxies.h"
+
+namespace framejit {
+
+using graph::Effect;
+using graph::EffectKind;
+using graph::Recipe;
+using graph::RecipeId;
+using graph::RecipeKind;
+
+namespace {
+
+bool is_struct_sequence(PyTypeObject* type) {
+  return PyType_IsSubtype(type, &PyTuple_Type) &&
+         PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "n_sequence_fields");
+}
+
+// The first base that is not written in Python.
+PyTypeObject* native_base(PyTypeObject* type) {
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  return type;
+}
+
+PyObject* builtin(const char* name) {
+  PyObject* builtins = PyImport_GetModuleDict();
+  return PyDict_GetItemString(PyModule_GetDict(PyDict_GetItemString(builtins, "builtins")), name);
+}
+
+// Code that looks at its own frame sees every local.
+bool looks_at_frame(const bytecode::DecodedCode& code) {
+  static const char* const kNames[] = {"locals", "vars",       "eval",      "exec",
+                                       "dir",    "breakpoint", "_getframe", "currentframe"};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.names.get()); ++i)
+    for (const char* name : kNames)
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code.names.get(), i), name) == 0) return true;
+  return false;
+}
+
+}  // namespace
+
+RecipeBuilder::RecipeBuilder(Simulator& sim) : sim_(sim), world_(sim.world()), capture_(sim.world().capture()) {}
+
+void RecipeBuilder::cannot_rebuild(PyObject* obj) {
+  throw StopTrace{
+      TraceStop{StopReason::kCannotRebuild, fmt::format("a '{}'", Py_TYPE(obj)->tp_name), sim_.location_text()},
+      is_sim_generator(obj) ? sim_generator_origin(obj) : BreakPoint{}};
+}
+
+RecipeId RecipeBuilder::constant(PyObject* obj) {
+  Recipe recipe{RecipeKind::kConst};
+  recipe.object = world_.pool().add(obj);
+  return capture_.recipes.add(recipe);
+}
+
+RecipeId RecipeBuilder::source(graph::SourceId id) {
+  Recipe recipe{RecipeKind::kSource};
+  recipe.source = id;
+  return capture_.recipes.add(recipe);
+}
+
+RecipeId RecipeBuilder::call(PyObject* callable, const std::vector<RecipeId>& args) {
+  std::vector<RecipeId> parts{constant(callable)};
+  parts.insert(parts.end(), args.begin(), args.end());
+  RecipeId id = capture_.recipes.reserve();
+  capture_.recipes.set(id, {RecipeKind::kCall}, parts);
+  return id;
+}
+
+// Reserves the id first: a container may hold itself.
+RecipeId RecipeBuilder::build(PyObject* obj, RecipeKind kind, const std::vector<PyObject*>& parts, PyObject* type,
+                              uint32_t index) {
+  RecipeId id = capture_.recipes.reserve();
+  memo_[obj] = id;
+  std::vector<RecipeId> ids;
+  ids.reserve(parts.size());
+  for (PyObject* part : parts) ids.push_back(part ? describe_object(part) : capture_.recipes.add({}));
+  Recipe recipe{kind};
+  recipe.index = index;
+  if (type) recipe.object = world_.pool().add(type);
+  capture_.recipes.set(id, recipe, ids);
+  return id;
+}
+
+RecipeId RecipeBuilder::describe(const SymValue& value) {
+  if (value.null()) return capture_.recipes.add({});
+  if (value.lazy.valid()) return source(value.lazy);
+  return describe_object(value.get());
+}
+
+RecipeId RecipeBuilder::describe_object(PyObject* obj) {
+  if (auto it = memo_.find(obj); it != memo_.end()) return it->second;
+  RecipeId id;
+  if (const Outside* outside = world_.find(obj))
+    id = source(outside->source);
+  else if (sim_.is_tensor(obj))
+    id = describe_tensor(obj);
+  else if (PyFunction_Check(obj) && sim_.made_functions().count(obj))
+    return describe_function(obj);
+  else if (is_plain_data(obj) || is_identity_constant(obj))
+    id = constant(obj);
+  else
+    id = describe_fresh(obj);
+  memo_[obj] = id;
+  return id;
+}
+
+RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(fake)) != library().tensor_type && library().tensor_type)
+    cannot_rebuild(fake);
+  Recipe recipe{RecipeKind::kOutput};
+  recipe.index = static_cast<uint32_t>(outputs_.size());
+  outputs_.push_back(fake);
+  return capture_.recipes.add(recipe);
+}
+
+RecipeId RecipeBuilder::describe_function(PyObject* function) {
+  Ref annotations = Ref::steal(PyObject_GetAttrString(function, "__annotations__"));
+  Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
+  std::vector<PyObject*> parts{PyFunction_GET_CODE(function),
+                               PyFunction_GET_GLOBALS(function),
+                               qualname.get(),
+                               PyFunction_GET_DEFAULTS(function),
+                               PyFunction_GET_KW_DEFAULTS(function),
+                               PyFunction_GET_CLOSURE(function),
+                               annotations.get()};
+  // The globals dictionary is named by identity, never rebuilt.
+  memo_[parts[1]] = constant(parts[1]);
+  if (annotations && PyDict_GET_SIZE(annotations.get()) == 0) parts[6] = nullptr;
+  sim_.keep(annotations);
+  sim_.keep(qualname);
+  return build(function, RecipeKind::kFunction, parts);
+}
+
+RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  std::vector<PyObject*> parts;
+  if (PyTuple_Check(obj) || PyList_Check(obj)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i) parts.push_back(PySequence_Fast_GET_ITEM(obj, i));
+    if (type == &PyTuple_Type) return build(obj, RecipeKind::kTuple, parts);
+    if (type == &PyList_Type) return build(obj, RecipeKind::kList, parts);
+    if (is_struct_sequence(type)) {
+      PyObject* items = sim_.keep(Ref::steal(PySequence_List(obj)));
+      return call(reinterpret_cast<PyObject*>(type), {describe_object(items)});
+    }
+    if (PyTuple_Check(obj)) return build(obj, RecipeKind::kTypedTuple, parts, reinterpret_cast<PyObject*>(type));
+  }
+  if (PyDict_Check(obj)) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) parts.insert(parts.end(), {key, value});
+    if (type == &PyDict_Type) return build(obj, RecipeKind::kDict, parts);
+  }
+  if (type == &PySet_Type || type == &PyFrozenSet_Type) {
+    PyObject* items = sim_.keep(Ref::steal(PySequence_List(obj)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i) parts.push_back(PyList_GET_ITEM(items, i));
+    return build(obj, type == &PySet_Type ? RecipeKind::kSet : RecipeKind::kFrozenSet, parts);
+  }
+  if (type == &PySlice_Type) {
+    auto* slice = reinterpret_cast<PySliceObject*>(obj);
+    return build(obj, RecipeKind::kSlice, {slice->start, slice->stop, slice->step});
+  }
+  if (PyCell_Check(obj)) {
+    PyObject* contents = PyCell_GET(obj);
+    return build(obj, RecipeKind::kCell, contents ? std::vector<PyObject*>{contents} : parts);
+  }
+  if (PyMethod_Check(obj))
+    return build(obj, RecipeKind::kBoundMethod, {PyMethod_GET_FUNCTION(obj), PyMethod_GET_SELF(obj)});
+  if (is_sim_callable(obj)) return describe_object(sim_callable_target(obj));
+  if (type == &PySuper_Type) {
+    auto [start, self] = sim_.super_parts(obj);
+    return call(reinterpret_cast<PyObject*>(&PySuper_Type),
+                {constant(reinterpret_cast<PyObject*>(start)), describe_object(self.get())});
+  }
+  if (PyCFunction_Check(obj) && PyCFunction_GET_SELF(obj)) {
+    PyObject* name = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__name__")));
+    return call(builtin("getattr"), {describe_object(PyCFunction_GET_SELF(obj)), constant(name)});
+  }
+  if (PyExceptionInstance_Check(obj)) {
+    PyObject* args = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "args")));
+    std::vector<RecipeId> ids;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
+    return call(reinterpret_cast<PyObject*>(type), ids);
+  }
+  if (PyIter_Check(obj) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return describe_iterator(obj);
+  return describe_instance(obj);
+}
+
+// C iterators say how to make them again.
+RecipeId RecipeBuilder::describe_iterator(PyObject* obj) {
+  static const char* const kTypes[] = {"list_iterator",
+                                       "tuple_iterator",
+                                       "range_iterator",
+                                       "list_reverseiterator",
+                                       "dict_keyiterator",
+                                       "dict_valueiterator",
+                                       "dict_itemiterator",
+                                       "set_iterator",
+                                       "str_iterator",
+                                       "str_ascii_iterator",
+                                       "bytes_iterator",
+                                       "enumerate",
+                                       "zip",
+                                       "map",
+                                       "filter",
+                                       "reversed",
+                                       "longrange_iterator",
+                                       "callable_iterator"};
+  bool known = false;
+  for (const char* name : kTypes) known |= !strcmp(Py_TYPE(obj)->tp_name, name);
+  if (!known) cannot_rebuild(obj);
+  Ref reduced = Ref::steal(PyObject_CallMethod(obj, "__reduce__", nullptr));
+  if (!reduced) {
+    PyErr_Clear();
+    cannot_rebuild(obj);
+  }
+  PyObject* tuple = sim_.keep(reduced);
+  PyObject* args = PyTuple_GET_ITEM(tuple, 1);
+  std::vector<RecipeId> ids;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
+  RecipeId id = call(PyTuple_GET_ITEM(tuple, 0), ids);
+  if (PyTuple_GET_SIZE(tuple) > 2 && PyTuple_GET_ITEM(tuple, 2) != Py_None) {
+    RecipeId with_state = capture_.recipes.reserve();
+    capture_.recipes.set(with_state, {RecipeKind::kSetState}, {id, describe_object(PyTuple_GET_ITEM(tuple, 2))});
+    id = with_state;
+  }
+  return id;
+}
+
+RecipeId RecipeBuilder::describe_instance(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  PyTypeObject* base = native_base(type);
+  bool plain = base == &PyBaseObject_Type, dict = base == &PyDict_Type || base == &PyODict_Type,
+       list = base == &PyList_Type;
+  if (!strcmp(type->tp_name, "collections.deque")) {
+    PyObject* items = sim_.keep(Ref::steal(PySequence_List(obj)));
+    PyObject* length = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "maxlen")));
+    return call(reinterpret_cast<PyObject*>(type), {describe_object(items), constant(length)});
+  }
+  if (!plain && !dict && !list) cannot_rebuild(obj);
+  std::vector<PyObject*> parts;
+  uint32_t items = 0;
+  if (dict) {
+    PyObject* pairs = sim_.keep(Ref::steal(PySequence_List(sim_.keep(Ref::steal(PyDict_Items(obj))))));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs); ++i) {
+      PyObject* pair = PyList_GET_ITEM(pairs, i);
+      parts.insert(parts.end(), {PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1)});
+      ++items;
+    }
+  } else if (list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(obj); ++i, ++items) parts.push_back(PyList_GET_ITEM(obj, i));
+  }
+  PyObject** slot = _PyObject_GetDictPtr(obj);
+  if (slot && *slot) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(*slot, &pos, &key, &value);) parts.insert(parts.end(), {key, value});
+  }
+  RecipeKind kind = plain ? RecipeKind::kObject : dict ? RecipeKind::kTypedDict : RecipeKind::kTypedList;
+  RecipeId id = build(obj, kind, parts, reinterpret_cast<PyObject*>(type), items);
+  add_slot_effects(obj, id);
+  return id;
+}
+
+// Values in __slots__ are set once the object exists.
+void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
+  PyObject* mro = Py_TYPE(obj)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
+    PyObject *name, *member;
+    for (Py_ssize_t pos = 0; PyDict_Next(type->tp_dict, &pos, &name, &member);) {
+      if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
+      Ref value = Ref::steal(PyObject_GetAttr(obj, name));
+      if (!value) {
+        PyErr_Clear();
+        continue;
+      }
+      slot_effects_.push_back({EffectKind::kSetAttr, recipe, constant(name), describe_object(sim_.keep(value)), {}});
+    }
+  }
+}
+
+// --- effects
+
+// A change to one of two objects that are distinct today: the capture holds only while they stay so.
+void RecipeBuilder::guard_apart(PyObject* changed) {
+  const Outside& mine = *world_.find(changed);
+  for (PyObject* other : world_.outside_in_order()) {
+    const Outside& theirs = *world_.find(other);
+    if (other != changed && theirs.kind == mine.kind && Py_TYPE(theirs.real.get()) == Py_TYPE(mine.real.get()))
+      world_.guard_same(mine.source, theirs.source, false);
+  }
+}
+
+void RecipeBuilder::add_container_effects() {
+  for (size_t at = 0; at < world_.outside_in_order().size(); ++at) {
+    PyObject* shadow = world_.outside_in_order()[at];
+    const Outside& outside = *world_.find(shadow);
+    PyObject* original = outside.original.get();
+    Effect effect{};
+    auto push_items = [&](PyObject* items) {
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
+        effect.values.push_back(describe_object(PyList_GET_ITEM(items, i)));
+    };
+    if (outside.kind == OutsideKind::kList) {
+      bool same = PyList_GET_SIZE(shadow) == PyList_GET_SIZE(original);
+      for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(shadow); ++i)
+        same = PyList_GET_ITEM(shadow, i) == PyList_GET_ITEM(original, i);
+      if (same) continue;
+      effect.kind = EffectKind::kListReplace;
+      push_items(shadow);
+    } else if (outside.kind == OutsideKind::kDict) {
+      PyObject* now = sim_.keep(Ref::steal(PyDict_Items(shadow)));
+      PyObject* before = sim_.keep(Ref::steal(PyDict_Items(original)));
+      bool same = PyList_GET_SIZE(now) == PyList_GET_SIZE(before);
+      for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(now); ++i)
+        for (int part = 0; part < 2; ++part)
+          same = same &&
+                 PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part) == PyTuple_GET_ITEM(PyList_GET_ITEM(before, i), part);
+      if (same) continue;
+      effect.kind = EffectKind::kDictReplace;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(now); ++i)
+        for (int part = 0; part < 2; ++part)
+          effect.values.push_back(describe_object(PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part)));
+    } else if (outside.kind == OutsideKind::kSet) {
+      if (PyObject_RichCompareBool(shadow, original, Py_EQ) == 1) continue;
+      effect.kind = EffectKind::kSetReplace;
+      push_items(sim_.keep(Ref::steal(PySequence_List(shadow))));
+    } else {
+      continue;
+    }
+    effect.target = source(outside.source);
+    guard_apart(shadow);
+    capture_.effects.push_back(std::move(effect));
+  }
+}
+
+void RecipeBuilder::add_write_effects() {
+  for (size_t i = 0; i < world_.writes().size(); ++i) {
+    const AttributeWrite& write = world_.writes()[i];
+    PyObject* obj = write.object.get();
+    const Outside* outside = world_.find(obj);
+    Effect effect{};
+    effect.target = outside ? source(outside->source) : constant(obj);
+    if (write.value)
+      effect.value = describe_object(write.value.get());
+    else
+      effect.value = capture_.recipes.add({});
+    effect.key = constant(write.name.get());
+    if (PyCell_Check(obj))
+      effect.kind = EffectKind::kCellSet;
+    else if (PyDict_Check(obj) && !outside)
+      effect.kind = write.value ? EffectKind::kDictSet : EffectKind::kDictDelete;
+    else
+      effect.kind = write.value ? EffectKind::kSetAttr : EffectKind::kDelAttr;
+    if (outside) guard_apart(obj);
+    capture_.effects.push_back(std::move(effect));
+  }
+}
+
+// What the trace left of global state. Regions that were entered and left again leave nothing.
+void RecipeBuilder::add_state_effects() {
+  auto name_of = [](PyObject* setter) {
+    Ref name = Ref::steal(PyObject_GetAttrString(setter, "__name__"));
+    return std::string(PyUnicode_AsUTF8(name.get()));
+  };
+  int nesting = 0;
+  for (const auto& [setter, args] : sim_.state_calls()) {
+    std::string name = name_of(setter.get());
+    nesting += name == "autocast_increment_nesting" ? 1 : name == "autocast_decrement_nesting" ? -1 : 0;
+  }
+  const std::pair<Ref, Ref>* last_grad_mode = nullptr;
+  for (const auto& call_made : sim_.state_calls()) {
+    std::string name = name_of(call_made.first.get());
+    if (name == "_set_grad_enabled") {
+      last_grad_mode = &call_made;
+      continue;
+    }
+    if (nesting == 0 && name.find("autocast") != std::string::npos) continue;
+    Effect effect{EffectKind::kCall, constant(call_made.first.get()), {}, {}, {}};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(call_made.second.get()); ++i)
+      effect.values.push_back(describe_object(PyTuple_GET_ITEM(call_made.second.get(), i)));
+    capture_.effects.push_back(std::move(effect));
+  }
+  if (!last_grad_mode) return;
+  PyObject* mode = PyTuple_GET_ITEM(last_grad_mode->second.get(), 0);
+  if (mode == sim_.initial_grad_mode()) return;
+  capture_.effects.push_back({EffectKind::kCall, constant(last_grad_mode->first.get()), {}, {}, {constant(mode)}});
+}
+
+void RecipeBuilder::add_effects() {
+  add_container_effects();
+  add_write_effects();
+  add_state_effects();
+  capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
+}
+
+void RecipeBuilder::finish_graph() {
+  std::string why_not;
+  if (sim_.services().host.finish(outputs_, &why_not)) return;
+  if (PyErr_Occurred()) PyErr_Clear();
+  throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}};
+}
+
+void RecipeBuilder::finish_return(SymValue value) {
+  capture_.returned = describe(value);
+  add_effects();
+  finish_graph();
+}
+
+graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
+  SimFrame& frame = *sim_.frames()[index];
+  const bytecode::DecodedCode& code = *frame.code;
+  graph::FrameExit exit;
+  exit.code = world_.pool().add(code.code.get());
+  exit.globals = world_.pool().add(frame.globals.get());
+  exit.function = index > 0 ? describe_object(frame.function.get()) : capture_.recipes.add({});
+  exit.instruction = frame.pc.value;
+  exit.pending = index + 1 < sim_.frames().size();
+  bool all = looks_at_frame(code);
+  const bytecode::SlotSet& live = code.live_locals(frame.pc);
+  for (uint32_t i = 0; i < frame.slots.size(); ++i) {
+    if (!frame.raw.empty() && frame.raw[i]) continue;  // untouched: it is still in the real frame
+    bool is_cell = code.slots[i].is_cell || code.slots[i].is_free;
+    if (!all && !is_cell && !live.contains(i)) continue;
+    const SymValue& value = frame.slots[i];
+    // The segment's own cells are the real frame's.
+    if (index == 0 && is_cell && !value.null() && world_.find(value.get())) continue;
+    exit.locals.emplace_back(i, describe(value));
+  }
+  for (const SymValue& value : frame.stack) exit.stack.push_back(describe(value));
+  return exit;
+}
+
+void RecipeBuilder::finish_break() {
+  for (size_t i = 0; i < sim_.frames().size(); ++i) capture_.frames.push_back(describe_frame(i));
+  add_effects();
+  finish_graph();
+}
+
+}  // namespace framejit

@@ -1,0 +1,52 @@
+// Turns what the simulation left behind into data: recipes for the values that live on, effects on the program's
+// objects.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+class RecipeBuilder {
+ public:
+  explicit RecipeBuilder(Simulator& sim);
+
+  void finish_return(SymValue value);
+  // The frames from the segment's own to the innermost, as they stand before their current instructions.
+  void finish_break();
+
+ private:
+  graph::RecipeId describe(const SymValue& value);
+  graph::RecipeId describe_object(PyObject* obj);
+  graph::RecipeId describe_fresh(PyObject* obj);
+  graph::RecipeId describe_tensor(PyObject* fake);
+  graph::RecipeId describe_function(PyObject* function);
+  graph::RecipeId describe_instance(PyObject* obj);
+  graph::RecipeId describe_iterator(PyObject* obj);
+  graph::RecipeId constant(PyObject* obj);
+  graph::RecipeId source(graph::SourceId id);
+  graph::RecipeId call(PyObject* callable, const std::vector<graph::RecipeId>& args);
+  graph::RecipeId build(PyObject* obj, graph::RecipeKind kind, const std::vector<PyObject*>& parts,
+                        PyObject* type = nullptr, uint32_t index = 0);
+  [[noreturn]] void cannot_rebuild(PyObject* obj);
+
+  graph::FrameExit describe_frame(size_t index);
+  void add_effects();
+  void add_container_effects();
+  void add_write_effects();
+  void add_state_effects();
+  void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
+  void guard_apart(PyObject* changed);
+  void finish_graph();
+
+  Simulator& sim_;
+  World& world_;
+  graph::Capture& capture_;
+  std::unordered_map<PyObject*, graph::RecipeId> memo_;
+  std::vector<PyObject*> outputs_;
+  std::vector<graph::Effect> slot_effects_;
+};
+
+}  // namespace framejit

@@ -1,0 +1,292 @@
+#include "tracer/simulator.h"
+
+#include "tracer/recipes.h"
+
+namespace framejit {
+
+using bytecode::SimOp;
+
+namespace {
+
+constexpr size_t kMaxDepth = 180;
+constexpr uint64_t kMaxInstructions = 1'500'000;
+
+// frames_ mirrors the C++ stack: pushed and popped with run_frame.
+class FrameScope {
+ public:
+  FrameScope(std::vector<SimFrame*>& frames, SimFrame* frame) : frames_(frames) { frames_.push_back(frame); }
+  ~FrameScope() { frames_.pop_back(); }
+
+ private:
+  std::vector<SimFrame*>& frames_;
+};
+
+bool is_library_file(PyObject* filename) {
+  static PyObject* marker = interned("/torch/");
+  return PyUnicode_Check(filename) && PyUnicode_Find(filename, marker, 0, PyUnicode_GET_LENGTH(filename), 1) >= 0;
+}
+
+}  // namespace
+
+PyObject* interned(const char* text) {
+  PyObject* str = PyUnicode_InternFromString(text);
+  FJ_CHECK(str, "out of memory");
+  return str;
+}
+
+Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until)
+    : start_(start),
+      services_(services),
+      until_(std::move(until)),
+      capture_(std::make_unique<graph::Capture>()),
+      world_(*capture_, services.pool, services.host) {}
+
+Simulator::~Simulator() { drop_proxies(); }
+
+void Simulator::stop(StopReason reason, std::string detail) {
+  throw StopTrace{TraceStop{reason, std::move(detail), location_text()}, current_break_point()};
+}
+
+void Simulator::raise() {
+  if (crossing_) {
+    PyErr_Clear();
+    StopTrace stopped = std::move(*crossing_);
+    crossing_.reset();
+    throw stopped;
+  }
+  std::string reason, detail;
+  if (services_.host.take_stop(&reason, &detail)) stop(stop_reason_by_name(reason), std::move(detail));
+  FJ_CHECK(PyErr_Occurred(), "an error was signalled, but none is set");
+  throw PythonRaised{};
+}
+
+void Simulator::raise(PyObject* type, const std::string& message) {
+  PyErr_SetString(type, message.c_str());
+  throw PythonRaised{};
+}
+
+// The innermost frame that can be left and entered again: each frame above the segment's own must have been called by
+// an instruction that only pushes its result, and the regenerated code must be able to stand at that place.
+BreakPoint Simulator::current_break_point() const {
+  BreakPoint best;
+  for (size_t level = 0; level < frames_.size(); ++level) {
+    const SimFrame& frame = *frames_[level];
+    if (level > 0) {
+      const SimFrame& caller = *frames_[level - 1];
+      if (!frame.plain || !services_.can_enter(*caller.code, caller.pc, /*pending=*/true)) break;
+    }
+    bool handling = !frame.handled.null() && frame.handled.get() != Py_None;
+    if (!handling && services_.can_enter(*frame.code, frame.pc, /*pending=*/false))
+      best.count = frame.pc_count;
+    else if (frame.handler_point.valid())
+      best = frame.handler_point;
+  }
+  return best;
+}
+
+void Simulator::step(SimFrame& frame) {
+  frame.pc = frame.next;
+  frame.pc_count = ++count_;
+  if (until_ && count_ == until_->point.count) {
+    finish_break();
+    throw ReachedBreakPoint{};
+  }
+  if (count_ > kMaxInstructions) stop(StopReason::kTooLong);
+  const Instruction& instr = frame.code->at(frame.pc);
+  frame.next = InstrIndex(frame.pc.value + 1);
+  op_handler(instr.op)(*this, frame, instr);
+}
+
+SymValue Simulator::run_frame(SimFrame& frame) {
+  if (frames_.size() >= kMaxDepth) stop(StopReason::kDeepRecursion, fmt::format("{} frames", frames_.size()));
+  if (!frame.cached_location.valid()) frame.library = is_library_file(frame.code->filename.get());
+  FrameScope scope(frames_, &frame);
+  while (true) {
+    try {
+      while (!frame.returned && !frame.yielded) step(frame);
+      return std::move(frame.result);
+    } catch (PythonRaised& raised) {
+      if (!raised.origin.valid()) raised.origin = current_break_point();
+      if (!unwind(frame, raised)) throw;
+    } catch (StopTrace& stopped) {
+      if (!stopped.point.valid()) stopped.point = current_break_point();
+      if (stopped.stop.location.empty()) stopped.stop.location = location_text();
+      throw;
+    }
+  }
+}
+
+// Hands the exception to the frame's innermost handler around `pc`. False: there is none.
+bool Simulator::unwind(SimFrame& frame, const PythonRaised& raised) {
+  PyObject *type, *value, *traceback;
+  const bytecode::Instruction& instr = frame.code->at(frame.pc);
+  if (frame.code->regions.empty() && frame.blocks.empty()) return false;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Ref type_ref = Ref::steal(type), value_ref = Ref::steal(value), traceback_ref = Ref::steal(traceback);
+  auto restore = [&] { PyErr_Restore(type_ref.release(), value_ref.release(), traceback_ref.release()); };
+
+  if (!frame.code->regions.empty()) {
+    if (instr.region < 0) return restore(), false;
+    const bytecode::ExceptionRegion& region = frame.code->regions[instr.region];
+    frame.stack.resize(region.depth);
+    if (region.push_lasti) frame.push(SymValue(Ref::steal(PyLong_FromLong(instr.offset / 2))));
+    frame.push(SymValue(value_ref));
+    frame.next = region.handler;
+    frame.handler_point = raised.origin;
+    return true;
+  }
+  while (!frame.blocks.empty()) {
+    SimBlock block = frame.blocks.back();
+    frame.blocks.pop_back();
+    if (block.is_handler) {
+      frame.handled = frame.stack[block.level + 1];
+      frame.stack.resize(block.level);
+      continue;
+    }
+    frame.stack.resize(block.level);
+    frame.blocks.push_back({true, {}, frame.stack.size()});
+    // [previous traceback, value, type, traceback, value, type]
+    SymValue none = SymValue::borrow(Py_None);
+    SymValue previous = frame.handled.null() ? none : frame.handled;
+    frame.push(none);
+    frame.push(previous);
+    frame.push(previous.get() == Py_None ? none
+                                         : SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(previous.get()))));
+    frame.push(traceback_ref ? SymValue(traceback_ref) : none);
+    frame.push(SymValue(value_ref));
+    frame.push(SymValue(type_ref));
+    frame.handled = SymValue(value_ref);
+    frame.next = block.handler;
+    frame.handler_point = raised.origin;
+    return true;
+  }
+  restore();
+  return false;
+}
+
+void Simulator::prepare_root() {
+  world_.guard(graph::GuardKind::kGlobalState, {}, nullptr, services_.host.global_state());
+  if (PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch")) {
+    initial_grad_mode_ = Ref::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr));
+    PyErr_Clear();
+  }
+}
+
+std::unique_ptr<graph::Capture> Simulator::run() {
+  services_.host.begin(capture_.get());
+  struct EndSession {
+    TensorHost& host;
+    ~EndSession() { host.end(); }
+  } end{services_.host};
+  prepare_root();
+
+  SimFrame root;
+  root.code = start_.code;
+  root.globals = Ref::borrow(start_.globals);
+  root.builtins = Ref::borrow(start_.builtins);
+  root.function = Ref::borrow(start_.function);
+  root.next = start_.at;
+  root.slots.resize(start_.code->slots.size());
+  root.raw.assign(root.slots.size(), true);
+  for (const bytecode::Block& block : start_.code->blocks(start_.at)) {
+    FJ_CHECK(block.kind == bytecode::Block::Kind::kFinally, "a segment starts inside an exception handler");
+    root.blocks.push_back({false, block.handler, static_cast<size_t>(block.level)});
+  }
+  root.real_slots = start_.slots;
+  for (size_t i = 0; i < start_.stack_depth; ++i) {
+    PyObject* real = start_.stack[i];
+    root.push(real ? world_.wrap(real, world_.sources().stack(i)) : SymValue());
+  }
+  try {
+    SymValue result = run_frame(root);
+    finish_return(std::move(result));
+  } catch (const ReachedBreakPoint&) {
+  } catch (const PythonRaised& raised) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Ref error = Ref::steal(value), t = Ref::steal(type), tb = Ref::steal(traceback);
+    Ref text = Ref::steal(PyObject_Str(error.get()));
+    PyErr_Clear();
+    std::string detail = Py_TYPE(error.get())->tp_name;
+    if (text) detail += std::string(": ") + PyUnicode_AsUTF8(text.get());
+    throw StopTrace{TraceStop{StopReason::kUncaughtException, detail, {}}, raised.origin};
+  }
+  return std::move(capture_);
+}
+
+void Simulator::mark_location() { services_.host.set_location(location_of(frames_.size() - 1)); }
+
+graph::LocationId Simulator::location_of(size_t index) {
+  while (index > 0 && frames_[index]->library) --index;
+  SimFrame& frame = *frames_[index];
+  int line = frame.code->at(frame.pc).position.line;
+  if (frame.cached_line == line && frame.cached_location.valid()) return frame.cached_location;
+  graph::LocationId caller = index > 0 ? location_of(index - 1) : graph::LocationId();
+  frame.cached_line = line;
+  frame.cached_location = capture_->graph.intern_location(PyUnicode_AsUTF8(frame.code->filename.get()),
+                                                          PyUnicode_AsUTF8(frame.code->name.get()), line, caller);
+  return frame.cached_location;
+}
+
+std::string Simulator::location_text() {
+  if (frames_.empty()) return {};
+  size_t index = frames_.size() - 1;
+  while (index > 0 && frames_[index]->library) --index;
+  const SimFrame& frame = *frames_[index];
+  return fmt::format("{}:{}", PyUnicode_AsUTF8(frame.code->filename.get()), frame.code->at(frame.pc).position.line);
+}
+
+SymValue Simulator::from_real(Ref result) {
+  PyObject* obj = result.get();
+  if (is_tensor(obj) && !services_.host.is_fake(obj))
+    stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
+  return SymValue(std::move(result));
+}
+
+void Simulator::record_state_call(PyObject* setter, const std::vector<PyObject*>& args) {
+  Ref tuple = Ref::steal(PyTuple_New(args.size()));
+  for (size_t i = 0; i < args.size(); ++i) {
+    Py_INCREF(args[i]);
+    PyTuple_SET_ITEM(tuple.get(), i, args[i]);
+  }
+  state_calls_.emplace_back(Ref::borrow(setter), std::move(tuple));
+}
+
+void Simulator::finish_return(SymValue value) {
+  capture_->exit = graph::ExitKind::kReturn;
+  RecipeBuilder(*this).finish_return(std::move(value));
+}
+
+void Simulator::finish_break() {
+  capture_->exit = graph::ExitKind::kBreak;
+  const TraceStop& stop = until_->stop;
+  capture_->stop_reason = static_cast<uint16_t>(stop.reason);
+  capture_->stop_detail = stop.detail;
+  capture_->stop_location = stop.location;
+  capture_->may_reach_python = stop_reason_info(stop.reason).may_reach_python;
+  RecipeBuilder(*this).finish_break();
+}
+
+Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const SegmentStart& start,
+                                                                   const TracerServices& services) {
+  std::optional<StopTrace> until;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    try {
+      return Simulator(start, services, until).run();
+    } catch (StopTrace& stopped) {
+      PyErr_Clear();
+      if (!stopped.point.valid()) return Err{std::move(stopped.stop)};
+      // A value that cannot be rebuilt at the break: the second stop lies before the first one.
+      if (until && stopped.point.count >= until->point.count) return Err{std::move(stopped.stop)};
+      until = std::move(stopped);
+    } catch (const PythonRaised&) {
+      PyErr_Clear();
+      return Err{TraceStop{StopReason::kUncaughtException, "outside of a frame", {}}};
+    }
+  }
+  return Err{std::move(until->stop)};
+}
+
+}  // namespace framejit

@@ -1,0 +1,193 @@
+// The simulator of one segment. Handlers of instructions are free functions by family (ops_*.cpp); what they share is
+// here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/check.h"
+#include "tracer/frame.h"
+#include "tracer/signals.h"
+#include "tracer/tracer.h"
+#include "tracer/world.h"
+
+namespace framejit {
+
+struct CallableRow;
+
+class Simulator {
+ public:
+  // `until`: the break point that an earlier, identical run found; the capture ends there.
+  Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until);
+  ~Simulator();
+
+  // Runs the segment to its return or to `until`. Throws StopTrace.
+  std::unique_ptr<graph::Capture> run();
+
+  // --- state
+  World& world() { return world_; }
+  const TracerServices& services() const { return services_; }
+  PyObject* realise(SymValue& value) { return world_.realise(value); }
+  const std::vector<SimFrame*>& frames() const { return frames_; }
+  SimFrame& frame() { return *frames_.back(); }
+
+  // --- stopping and raising
+  [[noreturn]] void stop(StopReason reason, std::string detail = {});
+  // A Python error is set: raises it in the simulation, or stops if the recorder set it to end the trace.
+  [[noreturn]] void raise();
+  [[noreturn]] void raise(PyObject* type, const std::string& message);
+  // Null means a Python error is set.
+  Ref check(PyObject* result) {
+    if (!result) raise();
+    return Ref::steal(result);
+  }
+  void check_status(int status) {
+    if (status < 0) raise();
+  }
+  BreakPoint current_break_point() const;
+
+  // The slot's value; in the segment's frame, wrapped at the first read.
+  SymValue& slot(SimFrame& frame, int32_t index);
+
+  // --- recording
+  // Before anything that may run tensor operators: tells the recorder the user's line.
+  void mark_location();
+  std::string location_text();
+  // torch.is_grad_enabled() when the capture began: True, False, or null without torch.
+  PyObject* initial_grad_mode() const { return initial_grad_mode_.get(); }
+  // What a real call gave back: tensors must be fakes.
+  SymValue from_real(Ref result);
+
+  // --- calls (calls.cpp, functions.cpp, classes.cpp, builtins_*.cpp)
+  SymValue call(SymValue callable, CallArgs args, bool plain = false);
+  SymValue call(SymValue callable, std::initializer_list<SymValue> args);
+  SymValue call_function(PyObject* function, CallArgs args, bool plain);
+  SymValue call_builtin(PyObject* callable, CallArgs args);
+  SymValue call_type(PyTypeObject* type, CallArgs args);
+  SymValue call_module(PyObject* module, CallArgs args, bool plain);
+  // type.__call__(type, ...).
+  SymValue construct(PyTypeObject* type, CallArgs args);
+  // The real call: all arguments are relied on.
+  SymValue call_real(PyObject* callable, CallArgs& args);
+  SymValue call_row(const CallableRow& row, PyObject* callable, CallArgs args);
+  SymValue call_outside_dict_method(PyObject* descriptor, CallArgs args);
+  SymValue unfold_partial(const SymValue& partial, CallArgs& args);
+  SymValue as_c_callback(SymValue value);
+  SymValue as_c_iterable(SymValue value);
+  // A real dict of a mapping's items, read in the simulation.
+  Ref snapshot_dict(const SymValue& mapping);
+  Ref snapshot_dict_items(PyObject* mapping);
+  bool has_hooks(PyObject* module);
+  // Calls the special method if the type has it in Python code; empty if it has none.
+  std::optional<SymValue> call_special(PyObject* self, const char* name, std::initializer_list<SymValue> args);
+  SymValue run_frame(SimFrame& frame);
+  std::unique_ptr<SimFrame> make_frame(PyObject* function, CallArgs args);
+  // Runs a generator's frame to its next yield; null when it returned.
+  std::optional<SymValue> resume_generator(SimFrame& frame, SymValue sent);
+
+  // --- objects (attributes.cpp, items.cpp, iteration.cpp, operators.cpp)
+  SymValue load_attr(const SymValue& owner, PyObject* name);
+  SymValue load_attr(const SymValue& owner, const char* name);
+  // Empty instead of AttributeError.
+  std::optional<SymValue> find_attr(const SymValue& owner, PyObject* name);
+  SymValue generic_load_attr(const SymValue& owner, PyObject* name, bool with_getattr_hook);
+  std::optional<SymValue> generic_find_attr(PyObject* obj, PyObject* name);
+  SymValue load_super_attr(PyTypeObject* type, const SymValue& self, PyObject* name);
+  void store_attr(const SymValue& owner, PyObject* name, SymValue value);
+  void generic_store_attr(const SymValue& owner, PyObject* name, SymValue value);
+  void delete_attr(const SymValue& owner, PyObject* name);
+  // What the type's method-resolution order has, guarded; null if nothing.
+  PyObject* lookup_type(PyTypeObject* type, PyObject* name);
+  SymValue bind(PyObject* descriptor, PyTypeObject* found_in, const SymValue& owner);
+
+  SymValue get_item(SymValue container, SymValue key);
+  void set_item(SymValue container, SymValue key, SymValue value);
+  void delete_item(SymValue container, SymValue key);
+  bool contains(SymValue container, SymValue item);
+  SymValue binary(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
+  SymValue unary(bytecode::UnaryKind kind, SymValue operand);
+  SymValue compare(bytecode::CompareKind kind, SymValue left, SymValue right);
+  bool is_same(SymValue left, SymValue right);
+  bool truth(SymValue& value);
+  Py_ssize_t length(SymValue& value);
+  SymValue get_iter(SymValue iterable);
+  // Empty at the end.
+  std::optional<SymValue> next(SymValue& iterator);
+  // All items, in a list of their own.
+  std::vector<SymValue> unpack(SymValue iterable);
+
+  SymValue load_global(PyObject* globals, PyObject* builtins, PyObject* name);
+  // A name of a module dictionary, guarded by key; empty if there is none.
+  std::optional<SymValue> read_namespace(PyObject* dict, PyObject* name);
+  // Where the search of a super object starts, and its self.
+  std::pair<PyTypeObject*, SymValue> super_parts(PyObject* super);
+  SymValue load_cell(PyObject* cell, PyObject* name);
+  void store_cell(PyObject* cell, SymValue value);
+
+  bool is_tensor(PyObject* obj) { return services_.host.is_tensor(obj); }
+  // An object whose special methods C code would run as Python code outside of the simulation.
+  bool has_python_specials(PyObject* obj);
+  // Stops if C code that looks into these arguments could run Python code or see what is not guarded.
+  void require_plain(const CallArgs& args, PyObject* callable);
+  // Something whose C-level attributes and iteration the simulation cannot see into: a file, an outside iterator.
+  bool is_outside_opaque(PyObject* obj);
+
+  // Global-state setters called in the trace, in order: callable and arguments.
+  void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
+  const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }
+  // Keeps an object alive until the capture ends (borrowed references in handlers point to it).
+  PyObject* keep(Ref obj) {
+    kept_.push_back(std::move(obj));
+    return kept_.back().get();
+  }
+
+  // Proxies point to the simulator until the capture ends.
+  void adopt_proxy(PyObject* proxy);
+  void drop_proxies();
+  // Functions that MakeFunction made here: their defaults and closures are values of the trace.
+  std::unordered_set<PyObject*>& made_functions() { return made_functions_; }
+
+  // Dictionaries of globals written in the trace: see World's overlay, keyed by the dictionary itself.
+  void store_global(PyObject* globals, PyObject* name, Ref value);
+
+ private:
+  friend struct ProxyCall;
+  friend class RecipeBuilder;
+  void step(SimFrame& frame);
+  bool unwind(SimFrame& frame, const PythonRaised& raised);
+  void prepare_root();
+  [[noreturn]] void end_at(size_t level);
+  void finish_return(SymValue value);
+  void finish_break();
+  graph::LocationId location_of(size_t frame_index);
+
+  SegmentStart start_;
+  const TracerServices& services_;
+  std::optional<StopTrace> until_;
+  std::unique_ptr<graph::Capture> capture_;
+  World world_;
+  std::vector<SimFrame*> frames_;
+  uint64_t count_ = 0;
+  std::vector<std::pair<Ref, Ref>> state_calls_;
+  std::vector<Ref> kept_;
+  Ref initial_grad_mode_;
+  std::vector<Ref> proxies_;
+  std::unordered_set<PyObject*> made_functions_;
+  std::unordered_map<PyTypeObject*, bool> specials_;
+  std::optional<StopTrace> crossing_;  // a stop on its way through a C function, see proxies.cpp
+};
+
+// Thrown by step() when the run reaches `until`; caught in run().
+struct ReachedBreakPoint {};
+
+using OpHandler = void (*)(Simulator&, SimFrame&, const Instruction&);
+OpHandler op_handler(bytecode::SimOp op);
+
+// An interned string that lives as long as the process.
+PyObject* interned(const char* text);
+
+}  // namespace framejit

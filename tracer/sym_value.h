@@ -1,0 +1,22 @@
+// SymValue: a simulated value. It is a real Python object plus, while nothing has relied on it yet, where it came from.
+#pragma once
+
+#include "base/py_ref.h"
+#include "graph/source.h"
+
+namespace framejit {
+
+struct SymValue {
+  Ref obj;               // null: an unbound local, a NULL stack slot
+  graph::SourceId lazy;  // valid: read from outside and not guarded yet; Simulator::realise installs the guard
+
+  SymValue() = default;
+  SymValue(Ref o) : obj(std::move(o)) {}
+  SymValue(Ref o, graph::SourceId source) : obj(std::move(o)), lazy(source) {}
+  static SymValue borrow(PyObject* o) { return SymValue(Ref::borrow(o)); }
+
+  PyObject* get() const { return obj.get(); }
+  bool null() const { return !obj; }
+};
+
+}  // namespace framejit

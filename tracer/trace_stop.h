@@ -1,0 +1,32 @@
+// TraceStop: an expected end of a capture, with a reason from the table and the place in the user's program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace framejit {
+
+enum class StopReason : uint16_t {
+#define STOP(name, text, hint, may_reach_python) k##name,
+#include "tracer/stop_reasons.def"
+#undef STOP
+};
+
+struct StopReasonInfo {
+  const char* name;
+  const char* text;
+  const char* hint;
+  bool may_reach_python;
+};
+
+const StopReasonInfo& stop_reason_info(StopReason reason);
+// The reason of that name, or kUnsupportedValue.
+StopReason stop_reason_by_name(const std::string& name);
+
+struct TraceStop {
+  StopReason reason = StopReason::kUnsupportedValue;
+  std::string detail;
+  std::string location;  // file:line
+};
+
+}  // namespace framejit

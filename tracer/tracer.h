@@ -1,0 +1,52 @@
+// The symbolic bytecode simulator: captures one segment of a function, from an instruction to the next break or return.
+// Capture is a transaction: nothing the program can see changes while it runs (see tracer/README.md).
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/py_ref.h"
+#include "base/result.h"
+#include "bytecode/decoded_code.h"
+#include "graph/capture.h"
+#include "tracer/object_pool.h"
+#include "tracer/tensor_host.h"
+#include "tracer/trace_stop.h"
+
+namespace framejit {
+
+// The frame as it stands before instruction `at`. All pointers are borrowed for the duration of the capture.
+struct SegmentStart {
+  bytecode::DecodedCodePtr code;
+  bytecode::InstrIndex at;  // function entry: the first instruction after MakeCell, CopyFreeVars and Resume
+  PyObject* globals = nullptr;
+  PyObject* builtins = nullptr;
+  PyObject* function = nullptr;      // may be null (3.8 to 3.10 frames)
+  PyObject* const* slots = nullptr;  // localsplus: arguments, locals, cells as cell objects; null where unbound
+  PyObject* const* stack = nullptr;
+  size_t stack_depth = 0;
+};
+
+struct TracerServices {
+  TensorHost& host;
+  ObjectPool& pool;
+  // Cached decode of a code object.
+  std::function<bytecode::DecodedCodePtr(PyObject* code)> decode;
+  // Whether regenerated code can be entered at this instruction (for pending: go on after it with its result).
+  std::function<bool(const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool pending)> can_enter;
+  // The user's function behind a framejit callable (StaticFunction), or null: a borrowed reference.
+  std::function<PyObject*(PyObject* callable)> captured_function;
+  // framejit.not_to_static and functions whose frames must run eagerly.
+  std::function<bool(PyObject* function)> runs_eagerly;
+};
+
+// Captures the segment. An error value means that no segment can be captured here at all (the frame runs eagerly); a
+// break in the middle is a Capture whose exit is kBreak. May throw InternalError; a Python error is never left set.
+Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const SegmentStart& start,
+                                                                   const TracerServices& services);
+
+// The callables table: builtin and library functions by how the simulator treats them (tracer/callables.def).
+// Must be called once with the interpreter ready and torch imported (without torch its rows are left out).
+void initialise_callables();
+
+}  // namespace framejit

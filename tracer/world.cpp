@@ -1,0 +1,257 @@
+#include "tracer/world.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "tracer/signals.h"
+
+namespace framejit {
+
+using graph::GuardKind;
+using graph::SourceId;
+using graph::SourceKind;
+
+namespace {
+
+constexpr Py_ssize_t kMaxGuardedItems = 4096;
+
+struct PlainType {
+  PyTypeObject* type;
+  bool by_identity;
+};
+
+std::vector<PlainType>& plain_types() {
+  static auto* types = new std::vector<PlainType>;
+  return *types;
+}
+
+const PlainType* find_plain_type(PyTypeObject* type) {
+  for (const PlainType& row : plain_types())
+    if (row.type == type) return &row;
+  return nullptr;
+}
+
+[[noreturn]] void stop(StopReason reason, std::string detail) {
+  throw StopTrace{TraceStop{reason, std::move(detail), {}}, {}};
+}
+
+bool all_plain(PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+    if (!is_plain_data(PyTuple_GET_ITEM(tuple, i))) return false;
+  return true;
+}
+
+void check_size(Py_ssize_t size) {
+  if (size > kMaxGuardedItems) stop(StopReason::kContainerTooLarge, fmt::format("{} items", size));
+}
+
+}  // namespace
+
+void add_plain_type(PyTypeObject* type, bool by_identity) {
+  if (!find_plain_type(type)) plain_types().push_back({type, by_identity});
+}
+
+bool is_plain_data(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  if (obj == Py_None || obj == Py_Ellipsis || obj == Py_NotImplemented) return true;
+  if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
+      type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type)
+    return true;
+  if (type == &PyTuple_Type) return all_plain(obj);
+  if (type == &PyFrozenSet_Type) {
+    Ref items = Ref::steal(PySequence_Tuple(obj));
+    return items && all_plain(items.get());
+  }
+  if (type == &PySlice_Type) {
+    auto* slice = reinterpret_cast<PySliceObject*>(obj);
+    return is_plain_data(slice->start) && is_plain_data(slice->stop) && is_plain_data(slice->step);
+  }
+  return find_plain_type(type) != nullptr;
+}
+
+bool is_identity_constant(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  if (PyType_Check(obj) || PyModule_Check(obj) || PyFunction_Check(obj) || PyCode_Check(obj)) return true;
+  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type ||
+      type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type || type == &PyProperty_Type ||
+      type == &PyClassMethod_Type || type == &PyStaticMethod_Type)
+    return true;
+  // A builtin function is a constant unless it is bound to an object of the program.
+  if (PyCFunction_Check(obj)) {
+    PyObject* self = PyCFunction_GET_SELF(obj);
+    return !self || PyModule_Check(self) || PyType_Check(self) || !PyCFunction_CheckExact(obj) ||
+           std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
+  }
+  const PlainType* row = find_plain_type(type);
+  if (row && row->by_identity) return true;
+  static PyObject* enum_meta = [] {
+    Ref module = Ref::steal(PyImport_ImportModule("enum"));
+    return module ? PyObject_GetAttrString(module.get(), "EnumMeta") : nullptr;
+  }();
+  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(enum_meta));
+}
+
+void World::guard(GuardKind kind, SourceId source, PyObject* object, uint64_t number) {
+  graph::Guard row{kind, source, {}, {}, number};
+  if (object) row.object = pool_.add(object);
+  capture_.guards.add(row);
+}
+
+void World::guard_same(SourceId a, SourceId b, bool same) {
+  if (a == b) return;
+  if (b < a) std::swap(a, b);
+  capture_.guards.add({same ? GuardKind::kSameObject : GuardKind::kNotSameObject, a, {}, b, 0});
+}
+
+PyObject* World::realise(SymValue& value) {
+  if (value.lazy.valid()) {
+    SourceId source = std::exchange(value.lazy, SourceId());
+    PyObject* obj = value.get();
+    bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
+    guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
+  }
+  return value.get();
+}
+
+SourceId World::source_of(PyObject* representation) {
+  if (const Outside* outside = find(representation)) return outside->source;
+  if (is_identity_constant(representation)) return sources().constant(pool_.add(representation));
+  return {};
+}
+
+PyObject* World::add(OutsideKind kind, Ref representation, PyObject* real, SourceId source, Ref original) {
+  PyObject* key = representation.get();
+  kept_.push_back(std::move(representation));
+  outside_[key] = Outside{kind, Ref::borrow(real), source, std::move(original)};
+  representations_[real] = key;
+  order_.push_back(key);
+  return key;
+}
+
+SymValue World::wrap(PyObject* real, SourceId source) {
+  FJ_CHECK(real, "an unbound value cannot be wrapped");
+  if (PyObject* known = representation(real)) {
+    guard_same(outside_[known].source, source, true);
+    return SymValue::borrow(known);
+  }
+  if (find(real)) return SymValue::borrow(real);
+  if (host_.is_tensor(real)) return wrap_tensor(real, source);
+  if (is_plain_data(real) || is_identity_constant(real)) return SymValue(Ref::borrow(real), source);
+  PyTypeObject* type = Py_TYPE(real);
+  if (type == &PyList_Type) return wrap_list(real, source);
+  if (type == &PyTuple_Type) return wrap_tuple(real, source);
+  if (type == &PyDict_Type) return wrap_dict(real, source);
+  if (type == &PySet_Type) return wrap_set(real, source);
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(type));
+  return SymValue::borrow(add(OutsideKind::kOpaque, Ref::borrow(real), real, source, {}));
+}
+
+SymValue World::wrap_tensor(PyObject* real, SourceId source) {
+  if (host_.is_fake(real)) return SymValue::borrow(real);
+  if (const char* why = host_.why_not_capturable(real)) stop(StopReason::kUnsupportedTensor, why);
+  uint64_t index = capture_.tensor_facts.size();
+  capture_.tensor_facts.push_back(host_.facts(real));
+  capture_.tensor_facts.back().python_type = pool_.add(reinterpret_cast<PyObject*>(Py_TYPE(real)));
+  guard(GuardKind::kTensorMatch, source, nullptr, index);
+  Ref fake = host_.make_input(real, source);
+  if (!fake) throw PythonRaised{};
+  capture_.input_sources.push_back(source);
+  return SymValue::borrow(add(OutsideKind::kTensor, std::move(fake), real, source, {}));
+}
+
+Ref World::wrap_item(PyObject* real, SourceId source) {
+  SymValue value = wrap(real, source);
+  realise(value);
+  return value.obj;
+}
+
+SymValue World::wrap_list(PyObject* real, SourceId source) {
+  Py_ssize_t size = PyList_GET_SIZE(real);
+  check_size(size);
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PyList_Type));
+  guard(GuardKind::kLength, source, nullptr, size);
+  Ref shadow = Ref::steal(PyList_New(0));
+  PyObject* list = add(OutsideKind::kList, shadow, real, source, {});
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    Ref item = wrap_item(PyList_GET_ITEM(real, i), sources().item(SourceKind::kListItem, source, i));
+    PyList_Append(list, item.get());
+  }
+  outside_[list].original = Ref::steal(PyList_GetSlice(list, 0, size));
+  return SymValue::borrow(list);
+}
+
+SymValue World::wrap_tuple(PyObject* real, SourceId source) {
+  Py_ssize_t size = PyTuple_GET_SIZE(real);
+  check_size(size);
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PyTuple_Type));
+  guard(GuardKind::kLength, source, nullptr, size);
+  Ref copy = Ref::steal(PyTuple_New(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    SourceId item = sources().item(SourceKind::kTupleItem, source, i);
+    PyTuple_SET_ITEM(copy.get(), i, wrap_item(PyTuple_GET_ITEM(real, i), item).release());
+  }
+  return SymValue::borrow(add(OutsideKind::kTuple, std::move(copy), real, source, {}));
+}
+
+SymValue World::wrap_dict(PyObject* real, SourceId source) {
+  check_size(PyDict_GET_SIZE(real));
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PyDict_Type));
+  Ref keys = Ref::steal(PySequence_Tuple(real));
+  if (!keys) throw PythonRaised{};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+    if (!is_plain_data(key) && !is_identity_constant(key))
+      stop(StopReason::kUnsupportedValue, fmt::format("a dict key of type {}", Py_TYPE(key)->tp_name));
+  }
+  guard(GuardKind::kDictKeys, source, keys.get());
+  PyObject* dict = add(OutsideKind::kDict, Ref::steal(PyDict_New()), real, source, {});
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+    PyObject* item = PyDict_GetItemWithError(real, key);
+    FJ_CHECK(item, "a dict changed while it was read");
+    Ref value = wrap_item(item, sources().keyed(SourceKind::kDictItem, source, pool_.add(key)));
+    PyDict_SetItem(dict, key, value.get());
+  }
+  outside_[dict].original = Ref::steal(PyDict_Copy(dict));
+  return SymValue::borrow(dict);
+}
+
+SymValue World::wrap_set(PyObject* real, SourceId source) {
+  check_size(PySet_GET_SIZE(real));
+  Ref items = Ref::steal(PySequence_Tuple(real));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+    if (!is_plain_data(item) && !is_identity_constant(item))
+      stop(StopReason::kUnsupportedValue, fmt::format("a set item of type {}", Py_TYPE(item)->tp_name));
+  }
+  // The pool keeps a frozen copy: the guard compares with the set as it was.
+  Ref frozen = Ref::steal(PyFrozenSet_New(real));
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PySet_Type));
+  guard(GuardKind::kSetEquals, source, frozen.get());
+  Ref shadow = Ref::steal(PySet_New(real));
+  return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(frozen)));
+}
+
+World::OverlayRead World::overlay(PyObject* object, PyObject* name) const {
+  auto it = writes_by_object_.find(object);
+  if (it == writes_by_object_.end()) return {};
+  for (size_t i : it->second) {
+    const AttributeWrite& write = writes_[i];
+    if (write.name.get() == name || PyUnicode_Compare(write.name.get(), name) == 0) return {true, write.value.get()};
+  }
+  return {};
+}
+
+void World::write(PyObject* object, PyObject* name, Ref value) {
+  std::vector<size_t>& rows = writes_by_object_[object];
+  for (size_t i : rows) {
+    if (PyUnicode_Compare(writes_[i].name.get(), name) == 0) {
+      writes_[i].value = std::move(value);
+      return;
+    }
+  }
+  rows.push_back(writes_.size());
+  writes_.push_back({Ref::borrow(object), Ref::borrow(name), std::move(value)});
+}
+
+}  // namespace framejit

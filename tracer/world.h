@@ -1,0 +1,112 @@
+// World: what the trace knows of the program's own objects. Each has one representation in the trace, and the same
+// object reached twice has the same one:
+//  - a tensor: its fake;
+//  - an exact list, dict, set or a tuple with such things in it: a shadow, a real container that holds representations.
+//    The trace reads and changes the shadow; what changed is found by comparison when the capture ends;
+//  - any other object (a module, an instance): itself, with attribute writes kept in an overlay;
+//  - immutable plain data, types, functions, modules: themselves, guarded when something first relies on them.
+// Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "graph/capture.h"
+#include "tracer/object_pool.h"
+#include "tracer/sym_value.h"
+#include "tracer/tensor_host.h"
+#include "tracer/trace_stop.h"
+
+namespace framejit {
+
+enum class OutsideKind : uint8_t { kTensor, kList, kDict, kSet, kTuple, kOpaque };
+
+struct Outside {
+  OutsideKind kind;
+  Ref real;
+  graph::SourceId source;
+  Ref original;  // shallow copy of a shadow as it was made, to find changes
+};
+
+// Attribute writes to outside objects, in program order of the first write to each (object, name).
+struct AttributeWrite {
+  Ref object;
+  Ref name;
+  Ref value;  // null: deleted
+};
+
+class World {
+ public:
+  World(graph::Capture& capture, ObjectPool& pool, TensorHost& host) : capture_(capture), pool_(pool), host_(host) {}
+
+  // The representation of an object that the program holds and `source` reads. Throws StopTrace for what cannot be
+  // followed.
+  SymValue wrap(PyObject* real, graph::SourceId source);
+  // Guards what `value` is, if that has not been done; afterwards the object may be relied on.
+  PyObject* realise(SymValue& value);
+
+  const Outside* find(PyObject* representation) const {
+    auto it = outside_.find(representation);
+    return it == outside_.end() ? nullptr : &it->second;
+  }
+  // The representation already given to a real object, or null.
+  PyObject* representation(PyObject* real) const {
+    auto it = representations_.find(real);
+    return it == representations_.end() ? nullptr : it->second;
+  }
+  // Where an object is read again: an outside object's source; a constant source for types, functions and modules; an
+  // invalid id for what the trace made itself.
+  graph::SourceId source_of(PyObject* representation);
+  bool is_fresh(PyObject* obj) { return !source_of(obj).valid(); }
+
+  void guard(graph::GuardKind kind, graph::SourceId source, PyObject* object = nullptr, uint64_t number = 0);
+  void guard_same(graph::SourceId a, graph::SourceId b, bool same);
+
+  // Overlay of attribute writes. `found`: whether the overlay knows the name; a null value means it was deleted.
+  struct OverlayRead {
+    bool found = false;
+    PyObject* value = nullptr;
+  };
+  OverlayRead overlay(PyObject* object, PyObject* name) const;
+  void write(PyObject* object, PyObject* name, Ref value);
+  const std::vector<AttributeWrite>& writes() const { return writes_; }
+
+  const std::unordered_map<PyObject*, Outside>& outside() const { return outside_; }
+  const std::vector<PyObject*>& outside_in_order() const { return order_; }
+  graph::Capture& capture() { return capture_; }
+  ObjectPool& pool() { return pool_; }
+  TensorHost& host() { return host_; }
+  graph::SourceTable& sources() { return capture_.sources; }
+
+ private:
+  PyObject* add(OutsideKind kind, Ref representation, PyObject* real, graph::SourceId source, Ref original);
+  Ref wrap_item(PyObject* real, graph::SourceId source);
+  SymValue wrap_tensor(PyObject* real, graph::SourceId source);
+  SymValue wrap_list(PyObject* real, graph::SourceId source);
+  SymValue wrap_tuple(PyObject* real, graph::SourceId source);
+  SymValue wrap_dict(PyObject* real, graph::SourceId source);
+  SymValue wrap_set(PyObject* real, graph::SourceId source);
+
+  graph::Capture& capture_;
+  ObjectPool& pool_;
+  TensorHost& host_;
+  std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
+  std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
+  std::vector<PyObject*> order_;
+  std::vector<Ref> kept_;
+  std::vector<AttributeWrite> writes_;
+  std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
+};
+
+// Immutable data whose equality says all: None, numbers, strings, bytes, torch.dtype and the like, tuples and
+// frozensets of these.
+bool is_plain_data(PyObject* obj);
+// Objects that are what they are by identity, and immutable as far as the trace goes: types, functions, modules, enum
+// members.
+bool is_identity_constant(PyObject* obj);
+// Registers a type whose instances are compared by identity as constants (torch.dtype, torch.device ...).
+void add_plain_type(PyTypeObject* type, bool by_identity);
+
+}  // namespace framejit
