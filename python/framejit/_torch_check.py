@@ -8,7 +8,9 @@ import importlib
 import sys
 
 MINIMUM_TORCH = (2, 4, 1)
-_REBUILD = "rebuild framejit in this environment (./dev build, or pip install --force-reinstall --no-cache-dir framejit)"
+_REBUILD = (
+    "rebuild framejit in this environment (./dev build, or pip install --force-reinstall --no-cache-dir framejit)"
+)
 
 
 def release(version):
@@ -29,7 +31,7 @@ def why_not_usable(build, python_version, torch_version, cxx11_abi):
 
     `torch_version` is None where torch is missing.
     """
-    if build.PYTHON_VERSION != python_version:
+    if python_version != build.PYTHON_VERSION:
         return "framejit was built for Python {} and this is Python {}: {}".format(
             build.PYTHON_VERSION, python_version, _REBUILD
         )

@@ -1,7 +1,8 @@
 import json
 
-import cells
 import pytest
+
+import cells
 import steps
 import system
 import testing

@@ -48,7 +48,9 @@ def test_all():
     for cell in cells.matrix():
         (present if cells.find_interpreter(cell.python) else missing).append(cell)
     for cell in missing:
-        steps.say("%s: no Python %s here; looked in FRAMEJIT_PYTHONS, pyenv's folder and PATH" % (cell.name, cell.python))
+        steps.say(
+            "%s: no Python %s here; looked in FRAMEJIT_PYTHONS, pyenv's folder and PATH" % (cell.name, cell.python)
+        )
     present = cells.debug_cells() + present  # the slowest first
     results = {cell.name: testing.Counts(failed=1) for cell in missing if steps.in_ci()}
     with ThreadPoolExecutor(steps.cores()) as pool:

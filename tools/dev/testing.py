@@ -82,7 +82,15 @@ def run_pytest(cell, env, arguments):
     report = os.path.join(cell.build, "pytest.xml")
     if os.path.exists(report):
         os.remove(report)
-    command = [cell.venv_python, "-m", "pytest", "-ra", "--tb=short", "--junitxml=" + report] + arguments
+    command = [
+        cell.venv_python,
+        "-m",
+        "pytest",
+        "-ra",
+        "--tb=short",
+        "--continue-on-collection-errors",
+        "--junitxml=" + report,
+    ] + arguments
     status, log = steps.run(command, cell.name + " pytest", env=env, check=False, seconds=PYTEST_SECONDS)
     counts = count_junit(report)
     if status not in (0, 5):  # 5: no tests collected

@@ -8,14 +8,18 @@ import tree
 
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 80
-_NOT_A_FUNCTION = re.compile(r"^\s*(?:extern\b[^(]*|(?:inline\s+)?namespace\b[^(]*|(?:typedef\s+)?(?:class|struct|union|enum)\b.*)$", re.DOTALL)
+_NOT_A_FUNCTION = re.compile(
+    r"^\s*(?:extern\b[^(]*|(?:inline\s+)?namespace\b[^(]*|(?:typedef\s+)?(?:class|struct|union|enum)\b.*)$", re.DOTALL
+)
 _CONTROL = re.compile(r"^\s*(?:\}?\s*else\b|if\b|for\b|while\b|switch\b|do\b|try\b|catch\b|case\b|default\b)")
 _BRACES = re.compile(r"[{};]")
 
 
 def without_preprocessor(text):
     """Directives, with their continued lines, become empty lines."""
-    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda match: "\n" * match.group().count("\n"), text, flags=re.MULTILINE)
+    return re.sub(
+        r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda match: "\n" * match.group().count("\n"), text, flags=re.MULTILINE
+    )
 
 
 def is_function_header(header):
@@ -67,7 +71,9 @@ def check(root):
         find = python_functions if name.endswith(".py") else cpp_functions
         for first, last in find(text):
             if last - first + 1 > MAX_FUNCTION_LINES:
-                complaints.append("%s:%d: a function of %d lines, at most %d" % (name, first, last - first + 1, MAX_FUNCTION_LINES))
+                complaints.append(
+                    "%s:%d: a function of %d lines, at most %d" % (name, first, last - first + 1, MAX_FUNCTION_LINES)
+                )
     return complaints
 
 

@@ -23,13 +23,11 @@ def find(root, names, pattern, message):
 def check(root):
     c_names = [name for name in tree.files(root, tree.C_SUFFIXES) if tree.room_of(name) and not ALLOWED_C.match(name)]
     python_names = [
-        name
-        for name in tree.files(root, (".py",))
-        if name.startswith("python/") and name not in ALLOWED_PYTHON
+        name for name in tree.files(root, (".py",)) if name.startswith("python/") and name not in ALLOWED_PYTHON
     ]
-    return find(root, c_names, _C_MACROS, "version macros belong in eval_frame/abi_3x and bytecode/code_object_abi_3x") + find(
-        root, python_names, _PYTHON_TESTS, "version tests belong in " + ALLOWED_PYTHON[0]
-    )
+    return find(
+        root, c_names, _C_MACROS, "version macros belong in eval_frame/abi_3x and bytecode/code_object_abi_3x"
+    ) + find(root, python_names, _PYTHON_TESTS, "version tests belong in " + ALLOWED_PYTHON[0])
 
 
 if __name__ == "__main__":
