@@ -1,0 +1,104 @@
+// Switches, totals and caches of the process.
+#include "base/py_ref.h"
+#include "python/bindings/bindings.h"
+#include "runtime/cache/capture_driver.h"
+#include "runtime/call/static_function.h"
+#include "runtime/engine.h"
+#include "runtime/frame_handler.h"
+#include "runtime/report/log.h"
+#include "runtime/report/records.h"
+#include "runtime/torch/torch_host.h"
+
+namespace framejit {
+namespace {
+
+using runtime::engine;
+
+PyObject* start(PyObject*, PyObject*) {
+  runtime::TensorRuntime* tensors = torchlib::torch_runtime();
+  if (!tensors) return nullptr;
+  engine().start(tensors);
+  runtime::install_frame_handler();
+  Py_RETURN_NONE;
+}
+
+PyObject* set_enabled(PyObject*, PyObject* flag) {
+  const int enabled = PyObject_IsTrue(flag);
+  if (enabled < 0) return nullptr;
+  const bool before = engine().enabled;
+  engine().enabled = enabled != 0;
+  return PyBool_FromLong(before);
+}
+
+PyObject* set_strict(PyObject*, PyObject* flag) {
+  const int strict = PyObject_IsTrue(flag);
+  if (strict < 0) return nullptr;
+  engine().strict = strict != 0;
+  Py_RETURN_NONE;
+}
+
+PyObject* is_capturing(PyObject*, PyObject*) { return PyBool_FromLong(runtime::is_capturing()); }
+
+// A capture ends where it meets this call; run for real, there is nothing to do.
+PyObject* graph_break(PyObject*, PyObject*) { Py_RETURN_NONE; }
+
+PyObject* mark_eager(PyObject*, PyObject* code) {
+  if (!PyCode_Check(code)) {
+    PyErr_SetString(PyExc_TypeError, "a code object is wanted");
+    return nullptr;
+  }
+  if (!runtime::Engine::mark_eager(code)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* stats(PyObject*, PyObject*) { return runtime::stats_record(engine().stats).release(); }
+
+PyObject* reset(PyObject*, PyObject*) {
+  engine().reset();
+  Py_RETURN_NONE;
+}
+
+PyObject* set_error_types(PyObject*, PyObject* args) {
+  PyObject *internal, *graph_break;
+  if (!PyArg_ParseTuple(args, "OO", &internal, &graph_break)) return nullptr;
+  runtime::set_internal_error_type(internal);
+  runtime::set_graph_break_error_type(graph_break);
+  Py_RETURN_NONE;
+}
+
+PyObject* set_skipped_prefixes(PyObject*, PyObject* list) {
+  Ref items = Ref::steal(PySequence_Tuple(list));
+  if (!items) return nullptr;
+  std::vector<std::string> prefixes;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(items.get(), i));
+    if (!text) return nullptr;
+    prefixes.push_back(text);
+  }
+  engine().skipped_prefixes = std::move(prefixes);
+  Py_RETURN_NONE;
+}
+
+PyObject* stop_reasons(PyObject*, PyObject*) { return runtime::stop_reason_records().release(); }
+
+PyMethodDef kFunctions[] = {
+    {"start", start, METH_NOARGS, "start()\n--\n\nConnects the engine with torch and the frame hook."},
+    {"set_enabled", set_enabled, METH_O, "set_enabled(flag)\n--\n\nReturns what it was."},
+    {"set_strict", set_strict, METH_O, "set_strict(flag)\n--\n\nWhether internal failures raise."},
+    {"is_capturing", is_capturing, METH_NOARGS, "is_capturing()\n--\n\nTrue in code that is being captured."},
+    {"graph_break", graph_break, METH_NOARGS, "graph_break()\n--\n\nEnds the graph here; the next one starts behind."},
+    {"mark_eager", mark_eager, METH_O, "mark_eager(code)\n--\n\nFrames of this code always run eagerly."},
+    {"stats", stats, METH_NOARGS, "stats()\n--\n\nTotals since the last reset, as a dict."},
+    {"reset", reset, METH_NOARGS, "reset()\n--\n\nDrops shared caches and totals."},
+    {"set_error_types", set_error_types, METH_VARARGS, "set_error_types(internal, graph_break)\n--\n\n"},
+    {"set_skipped_prefixes", set_skipped_prefixes, METH_O,
+     "set_skipped_prefixes(names)\n--\n\nFrames of files that begin with one of these are never hooked."},
+    {"stop_reasons", stop_reasons, METH_NOARGS,
+     "stop_reasons()\n--\n\nEach reason of a graph break: name -> (text, hint)."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+int add_engine_bindings(PyObject* module) { return PyModule_AddFunctions(module, kFunctions); }
+
+}  // namespace framejit

@@ -1,0 +1,22 @@
+// The extension `framejit._C`.
+#include "python/bindings/bindings.h"
+#include "python/bindings/torch_testing.h"
+
+namespace {
+
+PyModuleDef c_module = {
+    PyModuleDef_HEAD_INIT, "framejit._C", "The C++ side of framejit.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
+};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__C() {
+  PyObject* module = PyModule_Create(&c_module);
+  if (!module) return nullptr;
+  if (framejit::add_static_function_bindings(module) < 0 || framejit::add_engine_bindings(module) < 0 ||
+      framejit::add_torch_testing_bindings(module) < 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

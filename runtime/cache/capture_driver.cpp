@@ -1,0 +1,144 @@
+#include "runtime/cache/capture_driver.h"
+
+#include <chrono>
+
+#include "base/check.h"
+#include "eval_frame/hook.h"
+#include "runtime/call/static_function.h"
+#include "runtime/report/log.h"
+
+namespace framejit::runtime {
+namespace {
+
+thread_local bool capturing = false;
+
+class CapturingScope {
+ public:
+  CapturingScope() { capturing = true; }
+  ~CapturingScope() {
+    capturing = false;
+    engine().stats.capture_s +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  HookPauseScope no_hook_;
+};
+
+TracerServices services_for(ObjectPool& pool) {
+  return {*engine().tensors(), pool, [](PyObject* code) { return engine().code_info(code)->decoded; },
+          [](const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool pending) {
+            const codegen::TwinLayout& layout = engine().code_info(code.code.get())->layout;
+            return !layout.why_not_twin() && !layout.why_not_exit({at, pending});
+          },
+          [](PyObject* callable) { return static_function_target(callable); },
+          [](PyObject* function) { return Engine::runs_eagerly(function); }};
+}
+
+// A graph without operators needs no executable unless it hands its inputs on as outputs.
+bool needs_executable(const graph::Capture& capture) {
+  return capture.graph.live_node_count() != 0 || !capture.graph.outputs().empty();
+}
+
+class Attempt {
+ public:
+  Attempt(CodeCache& cache, Segment& segment, const SegmentStart& start)
+      : cache_(cache), segment_(segment), start_(start) {}
+
+  CaptureOutcome run() {
+    auto captured = capture_segment(start_, services_for(pool_));
+    if (!captured.ok()) {
+      outcome_.stop = captured.take_error();
+      return give_up();
+    }
+    std::unique_ptr<graph::Capture> capture = std::move(captured).value();
+    std::unique_ptr<Executable> executable;
+    if (needs_executable(*capture)) {
+      std::string why_not;
+      executable = engine().tensors()->compile(*capture, cache_.backend(), &why_not);
+      if (!executable) return failed_to_compile(std::move(why_not));
+    }
+    file(std::move(capture), std::move(executable));
+    return std::move(outcome_);
+  }
+
+ private:
+  CaptureOutcome give_up() {
+    ++engine().stats.fallbacks;
+    ++engine().stats.break_reasons[stop_reason_info(outcome_.stop.reason).name];
+    segment_.set_eager();
+    return std::move(outcome_);
+  }
+
+  CaptureOutcome failed_to_compile(std::string why_not) {
+    outcome_.python_error = PyErr_Occurred() != nullptr;
+    outcome_.stop = {StopReason::kOperatorFailed, std::move(why_not), ""};
+    return give_up();
+  }
+
+  void file(std::unique_ptr<graph::Capture> capture, std::unique_ptr<Executable> executable) {
+    count(*capture);
+    outcome_.stop = {static_cast<StopReason>(capture->stop_reason), capture->stop_detail, capture->stop_location};
+    auto entry = std::make_shared<CompiledEntry>(std::move(capture), pool_, engine().tensor_guards(),
+                                                 std::move(executable));
+    if (!entry->returns()) {
+      const auto& frames = entry->capture().frames;
+      FJ_CHECK(!frames.empty(), "a break without a frame");
+      entry->exit = cache_.exit_number({bytecode::InstrIndex(frames[0].instruction), frames[0].pending});
+    }
+    CompiledEntry::watch_objects(entry, &segment_);
+    segment_.add(entry);
+    outcome_.entry = std::move(entry);
+  }
+
+  void count(const graph::Capture& capture) {
+    Stats& stats = engine().stats;
+    const size_t ops = capture.graph.live_node_count();
+    ++stats.captures;
+    stats.graphs += ops != 0;
+    stats.ops += ops;
+    if (capture.exit != graph::ExitKind::kBreak) return;
+    ++stats.breaks;
+    ++stats.break_reasons[stop_reason_info(static_cast<StopReason>(capture.stop_reason)).name];
+  }
+
+  CodeCache& cache_;
+  Segment& segment_;
+  const SegmentStart& start_;
+  ObjectPool pool_;
+  CaptureOutcome outcome_;
+};
+
+CaptureOutcome internal_failure(Segment& segment, const std::string& what) {
+  CaptureOutcome outcome;
+  outcome.stop = {StopReason::kUnsupportedValue, what, ""};
+  segment.set_eager();
+  ++engine().stats.fallbacks;
+  ++engine().stats.break_reasons["InternalError"];
+  outcome.python_error = report_internal_error(what);
+  return outcome;
+}
+
+}  // namespace
+
+bool is_capturing() { return capturing; }
+
+CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& start) {
+  if (segment.full()) {
+    segment.set_eager();
+    ++engine().stats.fallbacks;
+    report_too_many_entries(cache, segment, {start.slots, start.stack});
+    return {nullptr, {StopReason::kUnsupportedValue, "too many entries", ""}, false};
+  }
+  CapturingScope scope;
+  try {
+    CaptureOutcome outcome = Attempt(cache, segment, start).run();
+    if (PyErr_Occurred() && !outcome.python_error) return internal_failure(segment, take_python_error());
+    return outcome;
+  } catch (const std::exception& error) {
+    return internal_failure(segment, error.what());
+  }
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,90 @@
+#include "runtime/cache/code_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "runtime/call/twin_calls.h"
+
+namespace framejit::runtime {
+
+using bytecode::InstrIndex;
+using codegen::ExitTarget;
+
+CodeCache::CodeCache(CodeInfoPtr info, PyObject* backend) : info_(std::move(info)), backend_(Ref::borrow(backend)) {
+  segment(layout().body_start());
+}
+
+CodeCache::~CodeCache() = default;
+
+Segment& CodeCache::segment(InstrIndex at) {
+  auto& slot = segments_[at.value];
+  if (!slot) slot = std::make_unique<Segment>(at);
+  return *slot;
+}
+
+void CodeCache::add_site(InstrIndex at) {
+  if (at.index() < decoded().size() && decoded().reachable(at) && !layout().why_not_site(at)) segment(at);
+}
+
+uint32_t CodeCache::exit_number(const ExitTarget& exit) {
+  auto found = std::find(exits_.begin(), exits_.end(), exit);
+  if (found != exits_.end()) return static_cast<uint32_t>(found - exits_.begin());
+  exits_.push_back(exit);
+  twin_is_current_ = false;
+  const bytecode::Instruction& instr = decoded().at(exit.at);
+  if (!bytecode::ends_block(instr.op)) add_site(InstrIndex(exit.at.value + 1));
+  if (instr.jumps()) add_site(instr.target);
+  return static_cast<uint32_t>(exits_.size() - 1);
+}
+
+Ref CodeCache::build(std::optional<uint32_t> resume_at) {
+  const TwinCallables& calls = twin_callables();
+  codegen::TwinSpec spec;
+  spec.exits = exits_;
+  spec.take = calls.take.get();
+  spec.run_resume = calls.run_resume.get();
+  spec.run_pending = calls.run_pending.get();
+  spec.resume_slot = calls.resume_slot.get();
+  spec.resume_at = resume_at;
+  std::vector<Ref> sites;
+  for (auto& [at, segment] : segments_) {
+    Ref site = make_site(shared_from_this(), segment.get(), exits_.size());
+    if (!site) return nullptr;
+    spec.sites.push_back({InstrIndex(at), site.get()});
+    sites.push_back(std::move(site));
+  }
+  auto built = codegen::build_twin(decoded_ptr(), spec);
+  FJ_CHECK(built.ok(), "no twin of {}: {}", PyUnicode_AsUTF8(decoded().name.get()), built.error().message);
+  Ref code = std::move(built).value();
+  if (code) set_code_mark(code.get(), CodeMark::kTwin);
+  return code;
+}
+
+Ref CodeCache::twin() {
+  if (!twin_is_current_) {
+    resume_codes_.clear();
+    twin_ = build(std::nullopt);
+    twin_is_current_ = static_cast<bool>(twin_);
+  }
+  return twin_;
+}
+
+Ref CodeCache::resume_code(uint32_t exit) {
+  if (!twin_is_current_ && !twin()) return nullptr;
+  Ref& code = resume_codes_[exit];
+  if (!code) code = build(exit);
+  return code;
+}
+
+void CodeCache::dispose() {
+  auto keep = shared_from_this();
+  twin_is_current_ = false;
+  auto resume_codes = std::move(resume_codes_);
+  resume_codes_.clear();
+  Ref twin = std::move(twin_);
+  // Sites of running twins point to their segments: these stay, empty.
+  for (auto& [at, segment] : segments_)
+    while (!segment->entries().empty()) segment->remove(segment->entries().back().get());
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,122 @@
+#include "runtime/cache/compiled_entry.h"
+
+#include "base/check.h"
+#include "runtime/cache/segment.h"
+
+namespace framejit::runtime {
+
+using graph::GuardKind;
+using graph::RecipeKind;
+using graph::SourceKind;
+
+namespace {
+
+constexpr const char* kCapsuleName = "framejit.entry";
+constexpr size_t kInputsOnStack = 64;
+
+bool leaves_no_trace(const graph::Capture& capture) {
+  return capture.graph.live_node_count() == 0 && capture.effects.empty() && capture.frames.size() <= 1;
+}
+
+}  // namespace
+
+CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const ObjectPool& pool,
+                             const TensorGuards& tensors, std::unique_ptr<Executable> executable)
+    : capture_(std::move(capture)),
+      objects_(pool),
+      guards_(*capture_, objects_, tensors),
+      replay_(*capture_, objects_),
+      executable_(std::move(executable)),
+      output_count_(capture_->graph.outputs().size()),
+      nothing_(leaves_no_trace(*capture_)) {}
+
+bool CompiledEntry::run_graph(PyObject** outputs) {
+  if (!executable_) return true;
+  const auto& sources = capture_->input_sources;
+  PyObject* few[kInputsOnStack];
+  std::vector<PyObject*> many;
+  PyObject** inputs = few;
+  if (sources.size() > kInputsOnStack) {
+    many.resize(sources.size());
+    inputs = many.data();
+  }
+  for (size_t i = 0; i < sources.size(); ++i) inputs[i] = guards_.value(sources[i]);
+  return executable_->run(inputs, outputs);
+}
+
+// ---- objects that may die ----
+
+// The weak reference's callback finds the entry through this.
+struct EntryWatch {
+  std::weak_ptr<CompiledEntry> entry;
+
+  static PyObject* fire(PyObject* capsule, PyObject*) {
+    auto* watch = static_cast<EntryWatch*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+    if (auto entry = watch->entry.lock()) entry->object_died();
+    Py_RETURN_NONE;
+  }
+  static void free(PyObject* capsule) {
+    delete static_cast<EntryWatch*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+  }
+};
+
+namespace {
+
+Ref make_callback(const std::shared_ptr<CompiledEntry>& entry, PyCFunction fire, PyCapsule_Destructor free) {
+  static PyMethodDef method = {"entry_died", nullptr, METH_O, nullptr};
+  method.ml_meth = fire;
+  Ref capsule = Ref::steal(PyCapsule_New(new EntryWatch{entry}, kCapsuleName, free));
+  FJ_CHECK(static_cast<bool>(capsule), "out of memory");
+  return Ref::steal(PyCFunction_New(&method, capsule.get()));
+}
+
+// Functions, types, modules and code live as long as their program; what a program makes and drops are instances.
+bool worth_watching(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_weaklistoffset != 0 && !PyType_Check(obj);
+}
+
+}  // namespace
+
+// By ConstId: needed as a value, not only as an address to compare with.
+std::vector<bool> CompiledEntry::objects_in_use() const {
+  std::vector<bool> used(objects_.size(), false);
+  auto use = [&](graph::ConstId id) {
+    if (id.valid()) used[id.index()] = true;
+  };
+  for (const graph::Guard& guard : capture_->guards.rows())
+    if (guard.kind != GuardKind::kIdIs && guard.kind != GuardKind::kTypeAttrIs) use(guard.object);
+  for (size_t i = 0; i < capture_->sources.size(); ++i) use(capture_->sources.at(graph::SourceId(i)).object);
+  for (size_t i = 0; i < capture_->recipes.size(); ++i) use(capture_->recipes.at(graph::RecipeId(i)).object);
+  for (const graph::FrameExit& frame : capture_->frames) {
+    use(frame.code);
+    use(frame.globals);
+  }
+  return used;
+}
+
+void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment) {
+  entry->segment_ = segment;
+  std::vector<bool> used = entry->objects_in_use();
+  Ref callback;
+  for (size_t i = 0; i < used.size(); ++i) {
+    graph::ConstId id(i);
+    PyObject* obj = entry->objects_.at(id);
+    if (used[i] || !worth_watching(obj)) continue;
+    if (!callback) callback = make_callback(entry, &EntryWatch::fire, &EntryWatch::free);
+    Ref watch = Ref::steal(PyWeakref_NewRef(obj, callback.get()));
+    if (!watch) {
+      PyErr_Clear();
+      continue;
+    }
+    entry->watches_.push_back(std::move(watch));
+    entry->objects_.let_go(id);
+  }
+}
+
+void CompiledEntry::object_died() {
+  dead_ = true;
+  if (segment_) segment_->remove(this);
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,66 @@
+// CompiledEntry: one captured segment, ready to run: its guards, its graph, and what it leaves behind.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cache/const_table.h"
+#include "runtime/executable.h"
+#include "runtime/guards/guard_program.h"
+#include "runtime/replay/replay.h"
+
+namespace framejit::runtime {
+
+class Segment;
+
+class CompiledEntry {
+ public:
+  static constexpr uint32_t kReturns = 0xffffffffu;
+
+  CompiledEntry(std::unique_ptr<graph::Capture> capture, const ObjectPool& pool, const TensorGuards& tensors,
+                std::unique_ptr<Executable> executable);
+
+  const graph::Capture& capture() const { return *capture_; }
+  const ConstTable& objects() const { return objects_; }
+  GuardProgram& guards() { return guards_; }
+  const ReplayPlan& replay() const { return replay_; }
+  Executable* executable() const { return executable_.get(); }
+  size_t output_count() const { return output_count_; }
+  size_t op_count() const { return capture_->graph.live_node_count(); }
+
+  // Nothing but Python would be left of the segment: the interpreter runs it as it is.
+  bool nothing() const { return nothing_; }
+  bool returns() const { return capture_->exit == graph::ExitKind::kReturn; }
+
+  // Index in CodeCache::exits; kReturns for a segment that ends the function.
+  uint32_t exit = kReturns;
+  uint64_t hits = 0;
+
+  // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and receives new
+  // references. False with a Python error.
+  bool run_graph(PyObject** outputs);
+
+  // Lets go of objects that only guards look at and that can be watched; when one dies, the entry leaves its segment.
+  static void watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment);
+  void forget_segment() { segment_ = nullptr; }
+  bool dead() const { return dead_; }
+
+ private:
+  friend struct EntryWatch;
+  std::vector<bool> objects_in_use() const;
+  void object_died();
+
+  std::unique_ptr<graph::Capture> capture_;
+  ConstTable objects_;
+  GuardProgram guards_;
+  ReplayPlan replay_;
+  std::unique_ptr<Executable> executable_;
+  size_t output_count_;
+  bool nothing_;
+  bool dead_ = false;
+  Segment* segment_ = nullptr;
+  std::vector<Ref> watches_;  // weak references
+};
+
+}  // namespace framejit::runtime

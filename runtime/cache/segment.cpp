@@ -1,0 +1,39 @@
+#include "runtime/cache/segment.h"
+
+#include <algorithm>
+
+namespace framejit::runtime {
+
+Segment::~Segment() {
+  for (const auto& entry : entries_) entry->forget_segment();
+}
+
+CompiledEntry* Segment::find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    GuardAnswer answer = entries_[i]->guards().check(inputs, owned);
+    if (answer == GuardAnswer::kBusy) *busy = true;
+    if (answer != GuardAnswer::kHit) continue;
+    std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
+                entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    return entries_.front().get();
+  }
+  return nullptr;
+}
+
+void Segment::add(std::shared_ptr<CompiledEntry> entry) { entries_.insert(entries_.begin(), std::move(entry)); }
+
+void Segment::remove(CompiledEntry* entry) {
+  auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.get() == entry; });
+  if (found == entries_.end()) return;
+  std::shared_ptr<CompiledEntry> keep = std::move(*found);  // its objects go last, with the list already whole
+  entries_.erase(found);
+  keep->forget_segment();
+}
+
+std::shared_ptr<CompiledEntry> Segment::share(CompiledEntry* entry) const {
+  for (const auto& e : entries_)
+    if (e.get() == entry) return e;
+  return nullptr;
+}
+
+}  // namespace framejit::runtime

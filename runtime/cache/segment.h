@@ -1,0 +1,49 @@
+// Segment: what was captured from one instruction of one code object, entry by entry.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bytecode/decoded.h"
+#include "runtime/cache/compiled_entry.h"
+
+namespace framejit::runtime {
+
+class Segment {
+ public:
+  static constexpr size_t kMaxEntries = 16;
+
+  explicit Segment(bytecode::InstrIndex at) : at_(at) {}
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  bytecode::InstrIndex at() const { return at_; }
+  // Most recently used first.
+  const std::vector<std::shared_ptr<CompiledEntry>>& entries() const { return entries_; }
+
+  // The entry whose guards hold, moved to the front; null: none. `busy` is set if that could not be found out.
+  CompiledEntry* find(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
+    if (!entries_.empty() && entries_.front()->guards().check(inputs, owned) == GuardAnswer::kHit)
+      return entries_.front().get();
+    return find_slow(inputs, owned, busy);
+  }
+  void add(std::shared_ptr<CompiledEntry> entry);
+  void remove(CompiledEntry* entry);
+  // Keeps an entry alive while it runs.
+  std::shared_ptr<CompiledEntry> share(CompiledEntry* entry) const;
+
+  bool full() const { return entries_.size() >= kMaxEntries; }
+  // Captures no more: the instructions run as they are, unless an entry there is fits.
+  bool eager() const { return eager_; }
+  void set_eager() { eager_ = true; }
+
+ private:
+  CompiledEntry* find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy);
+
+  bytecode::InstrIndex at_;
+  std::vector<std::shared_ptr<CompiledEntry>> entries_;
+  bool eager_ = false;
+};
+
+}  // namespace framejit::runtime

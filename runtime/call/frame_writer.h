@@ -1,0 +1,25 @@
+// Writes what a segment left behind into the running twin frame.
+#pragma once
+
+#include "eval_frame/frame_view.h"
+#include "runtime/call/thread_state.h"
+
+namespace framejit::runtime {
+
+// The values of one frame of an exit, all built before any is written. False with a Python error.
+bool build_frame(const graph::FrameExit& frame, Replay& replay, std::vector<std::pair<uint32_t, Ref>>* locals,
+                 std::vector<Ref>* stack);
+
+void write_locals(const FrameView& view, std::vector<std::pair<uint32_t, Ref>>& locals);
+// stack[i] goes to slot first + i - skip, from i = skip on.
+void write_stack(const FrameView& view, int first, std::vector<Ref>& values);
+
+// Puts None where a surplus slot holds NULL, so that the twin can pop it.
+void make_poppable(const FrameView& view, int first, int end);
+
+// 3.11+: the thread's handled exception follows the frame from `from` to `to` (invalid: out of all handlers). Call it before the stack slots
+// are written; `incoming` are the values that will be in the slots from 0 on, or null.
+void move_handled_exception(const FrameView& view, const codegen::TwinLayout& layout, bytecode::InstrIndex from,
+                            bytecode::InstrIndex to, std::vector<Ref>* incoming);
+
+}  // namespace framejit::runtime

@@ -1,0 +1,81 @@
+#include "runtime/call/run_entry.h"
+
+#include "base/check.h"
+#include "eval_frame/hook.h"
+#include "runtime/report/explain.h"
+#include "runtime/report/log.h"
+
+namespace framejit::runtime {
+namespace {
+
+constexpr size_t kOutputsOnStack = 32;
+
+// Outputs of one run of a graph.
+class Outputs {
+ public:
+  explicit Outputs(size_t count) : count_(count) {
+    if (count > kOutputsOnStack) many_.resize(count);
+  }
+  PyObject** data() { return count_ > kOutputsOnStack ? many_.data() : few_; }
+  size_t size() const { return count_; }
+
+ private:
+  size_t count_;
+  PyObject* few_[kOutputsOnStack];
+  std::vector<PyObject*> many_;
+};
+
+FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const FrameInputs& inputs, OwnedValues& owned) {
+  FoundEntry found{std::move(outcome.entry), outcome.python_error, std::move(outcome.stop), true};
+  if (!found.entry) return found;
+  if (found.entry->guards().check(inputs, owned) == GuardAnswer::kHit) return found;
+  const std::string what = "a guard does not hold right after its capture: " +
+                           describe_failed_guard(*found.entry, inputs, nullptr);
+  segment.remove(found.entry.get());
+  segment.set_eager();
+  found.entry = nullptr;
+  ++engine().stats.fallbacks;
+  found.error = report_internal_error(what);
+  return found;
+}
+
+}  // namespace
+
+bool must_run_eagerly(PyThreadState* tstate) {
+  return !engine().enabled || !engine().tensors() || is_capturing() || framejit_is_traced(tstate);
+}
+
+FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,
+                           const std::function<SegmentStart()>& start) {
+  bool busy = false;
+  if (CompiledEntry* entry = segment.find(inputs, owned, &busy)) {
+    ++entry->hits;
+    ++engine().stats.hits;
+    return {segment.share(entry)};
+  }
+  if (busy || segment.eager()) return {};
+  ++engine().stats.misses;
+  return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
+}
+
+bool run_and_apply(CompiledEntry& entry, Replay& replay) {
+  Outputs outputs(entry.output_count());
+  if (!entry.run_graph(outputs.data())) return false;
+  replay.set_outputs(outputs.data(), outputs.size());
+  return replay.apply_effects();
+}
+
+PyObject* run_to_return(CompiledEntry& entry) {
+  const int only = entry.replay().only_output();
+  if (only >= 0 && entry.output_count() == 1) {
+    PyObject* output = nullptr;
+    return entry.run_graph(&output) ? output : nullptr;
+  }
+  Replay replay(entry.replay(), entry.guards());
+  if (!run_and_apply(entry, replay)) return nullptr;
+  Ref value = replay.build(entry.capture().returned);
+  if (!value) FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
+  return value.release();
+}
+
+}  // namespace framejit::runtime

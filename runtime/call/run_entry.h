@@ -1,0 +1,31 @@
+// The steps that every way into a captured segment takes: find or make the entry, run its graph, apply its effects.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/cache/capture_driver.h"
+#include "runtime/cache/code_cache.h"
+
+namespace framejit::runtime {
+
+struct FoundEntry {
+  std::shared_ptr<CompiledEntry> entry;  // its guards hold and its registers are filled; null: run eagerly
+  bool error = false;                    // a Python error is set
+  TraceStop stop;                        // after a capture: why it broke, or why there is no entry
+  bool captured = false;                 // just now
+};
+
+// True while nothing may be captured or skipped on this thread: framejit is off, a capture is running, or a debugger or profiler watches.
+bool must_run_eagerly(PyThreadState* tstate);
+
+FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,
+                           const std::function<SegmentStart()>& start);
+
+// Runs the graph and applies the effects. False with a Python error.
+bool run_and_apply(CompiledEntry& entry, Replay& replay);
+
+// The whole of a segment that returns: graph, effects, value. Null with a Python error.
+PyObject* run_to_return(CompiledEntry& entry);
+
+}  // namespace framejit::runtime

@@ -1,0 +1,64 @@
+// One call of a StaticFunction.
+#pragma once
+
+#include "runtime/cache/code_cache.h"
+#include "runtime/call/bind.h"
+#include "runtime/call/run_entry.h"
+
+namespace framejit::runtime {
+
+// What a StaticFunction knows of its function's present code.
+struct StaticFunctionState {
+  CodeInfoPtr info;
+  std::shared_ptr<CodeCache> cache;  // null: this code always runs eagerly
+  Segment* entry = nullptr;
+  ArgumentBinder binder;
+  Ref twin_function;
+
+  explicit StaticFunctionState(CodeInfoPtr code) : info(std::move(code)), binder(*info->decoded) {}
+};
+
+struct StaticFunctionObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* callable;    // as given
+  PyObject* bound_self;  // of a bound method
+  PyObject* function;
+  PyObject* backend;
+  PyObject* dict;
+  PyObject* weakrefs;
+  StaticFunctionState* state;
+  bool full_graph;
+};
+
+PyObject* graph_break_error_type();
+
+class StaticCall {
+ public:
+  StaticCall(StaticFunctionObject& self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
+      : self_(self), args_(args), nargs_(nargs), kwnames_(kwnames) {}
+  PyObject* run();
+
+ private:
+  static constexpr size_t kSlotsOnStack = 48;
+
+  PyObject* run_with_self();
+  PyObject* dispatch();
+  PyObject* run_bound(PyObject** slots);
+  PyObject* run_found(FoundEntry found);
+  PyObject* run_original(bool hook);
+  PyObject* run_twin();
+  bool ready();
+  bool make_state(PyObject* code);
+  bool sync_twin_function();
+  bool breaks_full_graph(const FoundEntry& found);
+  PyFunctionObject* function() const { return reinterpret_cast<PyFunctionObject*>(self_.function); }
+  SegmentStart start(PyObject** slots) const;
+
+  StaticFunctionObject& self_;
+  PyObject* const* args_;
+  Py_ssize_t nargs_;
+  PyObject* kwnames_;
+};
+
+}  // namespace framejit::runtime

@@ -1,0 +1,70 @@
+// What one thread has in flight between the C++ calls that one twin makes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "eval_frame/hook.h"
+#include "runtime/cache/code_cache.h"
+#include "runtime/replay/replay.h"
+
+namespace framejit::runtime {
+
+// A segment that has run and whose frames are still to be entered: first frame `next_frame`, then the callee that it waits
+// for, and so on.
+struct Continuation {
+  std::shared_ptr<CompiledEntry> entry;
+  std::unique_ptr<Replay> replay;
+  uint32_t next_frame = 0;
+};
+
+// Handed from one callable of a twin to the next. Between the two the interpreter may run signal handlers and finalisers,
+// which may use twins of their own: so each belongs to a frame.
+struct Transfer {
+  void* frame = nullptr;        // of the twin; null: of the resume code below, whose frame does not exist yet
+  PyObject* code = nullptr;     // resume code about to start
+  Ref value;                    // what take() returns
+  std::vector<Ref> slots;       // what take() or resume_slot() writes: stack slots from first_slot on
+  int first_slot = 0;
+  std::vector<std::pair<uint32_t, Ref>> locals;  // what resume_slot() writes
+  Continuation rest;
+  std::shared_ptr<CodeCache> cache;
+  uint32_t exit = 0;            // where run_resume() goes on
+  bool wants_hook = false;      // what runs there may reach Python frames
+};
+
+// One activation of a twin or of resume code. Its end drops what an exception left behind, and takes the hook out.
+class TwinScope {
+ public:
+  explicit TwinScope(PyThreadState* tstate);
+  ~TwinScope();
+  TwinScope(const TwinScope&) = delete;
+  TwinScope& operator=(const TwinScope&) = delete;
+
+  // Turns the frame hook on until the scope ends: an instruction is about to run that may reach Python frames.
+  void want_hook();
+
+ private:
+  PyThreadState* tstate_;
+  TwinScope* outer_;
+  size_t transfers_;
+  int token_ = 0;
+  bool hooked_ = false;
+};
+
+struct ThreadState {
+  std::vector<Transfer> transfers;
+  TwinScope* scope = nullptr;
+
+  Transfer& push(Transfer transfer) {
+    transfers.push_back(std::move(transfer));
+    return transfers.back();
+  }
+  // The newest transfer of this frame, or of resume code that starts in it; what lies above it is stale. Null: none.
+  Transfer* find(void* frame, PyObject* code);
+  void pop();
+};
+
+ThreadState& thread_state();
+
+}  // namespace framejit::runtime

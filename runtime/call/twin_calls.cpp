@@ -1,0 +1,256 @@
+#include "runtime/call/twin_calls.h"
+
+#include "base/check.h"
+#include "runtime/cache/capture_driver.h"
+#include "runtime/call/frame_writer.h"
+#include "runtime/call/resume.h"
+#include "runtime/call/run_entry.h"
+#include "runtime/call/thread_state.h"
+#include "runtime/report/log.h"
+
+namespace framejit::runtime {
+namespace {
+
+using codegen::kAnswerFirstExit;
+using codegen::kAnswerNothing;
+using codegen::kAnswerResume;
+using codegen::kAnswerReturn;
+
+struct SiteObject {
+  PyObject_HEAD
+  vectorcallfunc call;
+  std::shared_ptr<CodeCache>* cache;
+  Segment* segment;
+  size_t exit_count;
+};
+
+// One call of a segment's site.
+class SiteCall {
+ public:
+  SiteCall(SiteObject* site, const FrameView& view) : cache_(*site->cache), segment_(*site->segment), view_(view) {
+    exit_count_ = site->exit_count;
+  }
+
+  PyObject* run() {
+    FrameInputs inputs{view_.localsplus, view_.stack};
+    OwnedValues owned;
+    FoundEntry found = find_or_capture(*cache_, segment_, inputs, owned, [&] { return start(); });
+    if (found.error) return nullptr;
+    if (!found.entry) return nothing(true);
+    entry_ = std::move(found.entry);
+    if (entry_->nothing()) return nothing(entry_->capture().may_reach_python);
+    replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
+    if (!run_and_apply(*entry_, *replay_)) return nullptr;
+    return entry_->returns() ? leave_by_return() : leave_by_exit();
+  }
+
+ private:
+  SegmentStart start() const {
+    SegmentStart start;
+    start.code = cache_->decoded_ptr();
+    start.at = segment_.at();
+    start.globals = view_.globals;
+    start.builtins = view_.builtins;
+    start.function = view_.function;
+    start.slots = view_.localsplus;
+    start.stack = view_.stack;
+    start.stack_depth = static_cast<size_t>(cache_->layout().depth(segment_.at()));
+    return start;
+  }
+
+  PyObject* nothing(bool hook) {
+    if (hook && thread_state().scope) thread_state().scope->want_hook();
+    return PyLong_FromLong(kAnswerNothing);
+  }
+
+  PyObject* leave_by_return() {
+    Transfer transfer;
+    transfer.value = replay_->build(entry_->capture().returned);
+    if (!transfer.value) {
+      FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
+      return nullptr;
+    }
+    empty_frame();
+    transfer.frame = view_.frame;
+    thread_state().push(std::move(transfer));
+    return PyLong_FromLong(kAnswerReturn);
+  }
+
+  void empty_frame() {
+    make_poppable(view_, 0, cache_->layout().depth(segment_.at()));
+    move_handled_exception(view_, cache_->layout(), segment_.at(), {}, nullptr);
+  }
+
+  PyObject* leave_by_exit() {
+    const graph::FrameExit& frame = entry_->capture().frames[0];
+    Transfer transfer;
+    transfer.frame = view_.frame;
+    std::vector<Ref> stack;
+    if (!build_frame(frame, *replay_, &transfer.locals, &stack)) return nullptr;
+    if (frame.pending) transfer.rest = {entry_, std::move(replay_), 1};
+    if (entry_->exit >= exit_count_) {
+      transfer.slots = std::move(stack);
+      transfer.cache = cache_;
+      transfer.exit = entry_->exit;
+      transfer.wants_hook = entry_->capture().may_reach_python;
+      empty_frame();
+      thread_state().push(std::move(transfer));
+      return PyLong_FromLong(kAnswerResume);
+    }
+    return restore(std::move(transfer), std::move(stack), frame.pending);
+  }
+
+  PyObject* restore(Transfer transfer, std::vector<Ref> stack, bool pending) {
+    const codegen::ExitTarget& exit = cache_->exit(entry_->exit);
+    const auto kept = static_cast<std::ptrdiff_t>(cache_->layout().kept_depth(segment_.at(), exit));
+    FJ_CHECK(stack.size() == static_cast<size_t>(cache_->layout().exit_depth(exit)),
+             "an exit restores {} stack slots, its instruction has {}", stack.size(), cache_->layout().exit_depth(exit));
+    move_handled_exception(view_, cache_->layout(), segment_.at(), exit.at, &stack);
+    transfer.slots.assign(std::make_move_iterator(stack.begin() + kept), std::make_move_iterator(stack.end()));
+    transfer.first_slot = static_cast<int>(kept);
+    stack.resize(static_cast<size_t>(kept));
+    auto locals = std::move(transfer.locals);
+    if (!transfer.slots.empty() || pending) thread_state().push(std::move(transfer));
+    make_poppable(view_, static_cast<int>(kept), cache_->layout().depth(segment_.at()));
+    write_stack(view_, 0, stack);
+    write_locals(view_, locals);
+    if (entry_->capture().may_reach_python && thread_state().scope) thread_state().scope->want_hook();
+    return PyLong_FromLong(kAnswerFirstExit + static_cast<long>(entry_->exit));
+  }
+
+  std::shared_ptr<CodeCache> cache_;
+  Segment& segment_;
+  const FrameView& view_;
+  size_t exit_count_;
+  std::shared_ptr<CompiledEntry> entry_;
+  std::unique_ptr<Replay> replay_;
+};
+
+PyObject* call_site(PyObject* self, PyObject* const*, size_t, PyObject*) {
+  FrameView view;
+  if (framejit_current_frame(&view) < 0 || must_run_eagerly(PyThreadState_Get()))
+    return PyLong_FromLong(kAnswerNothing);
+  try {
+    return SiteCall(reinterpret_cast<SiteObject*>(self), view).run();
+  } catch (const std::exception& error) {
+    raise_internal_error(error.what());
+    return nullptr;
+  }
+}
+
+void free_site(PyObject* self) {
+  delete reinterpret_cast<SiteObject*>(self)->cache;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyTypeObject* site_type() {
+  static PyTypeObject type = [] {
+    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
+    t.tp_name = "framejit.segment";
+    t.tp_basicsize = sizeof(SiteObject);
+    t.tp_flags = Py_TPFLAGS_DEFAULT | _Py_TPFLAGS_HAVE_VECTORCALL;
+    t.tp_vectorcall_offset = offsetof(SiteObject, call);
+    t.tp_call = PyVectorcall_Call;
+    t.tp_dealloc = free_site;
+    return t;
+  }();
+  static const bool ready = PyType_Ready(&type) == 0;
+  FJ_CHECK(ready, "cannot make the type of segment sites");
+  return &type;
+}
+
+// ---- the others: one of each serves all twins ----
+
+template <PyObject* (*body)(const FrameView&)>
+PyObject* guarded(PyObject*, PyObject*) {
+  try {
+    FrameView view;
+    FJ_CHECK(framejit_current_frame(&view) == 0, "no frame");
+    return body(view);
+  } catch (const std::exception& error) {
+    raise_internal_error(error.what());
+    return nullptr;
+  }
+}
+
+PyObject* none() { Py_RETURN_NONE; }
+
+PyObject* take(const FrameView& view) {
+  ThreadState& state = thread_state();
+  Transfer* transfer = state.find(view.frame, nullptr);
+  FJ_CHECK(transfer, "nothing to take");
+  if (transfer->value) {
+    PyObject* value = transfer->value.release();
+    state.pop();
+    return value;
+  }
+  auto slots = std::move(transfer->slots);
+  int first = transfer->first_slot;
+  if (!transfer->rest.entry) state.pop();
+  write_stack(view, first, slots);
+  return none();
+}
+
+PyObject* run_pending(const FrameView& view) {
+  ThreadState& state = thread_state();
+  Transfer* transfer = state.find(view.frame, nullptr);
+  FJ_CHECK(transfer && transfer->rest.entry, "no pending call");
+  Continuation rest = std::move(transfer->rest);
+  state.pop();
+  return run_continuation(std::move(rest));
+}
+
+PyObject* run_resume(const FrameView& view) {
+  ThreadState& state = thread_state();
+  Transfer* found = state.find(view.frame, nullptr);
+  FJ_CHECK(found && found->cache, "nothing to resume");
+  Transfer transfer = std::move(*found);
+  state.pop();
+  return resume_frame(view, std::move(transfer));
+}
+
+PyObject* resume_slot(const FrameView& view) {
+  ThreadState& state = thread_state();
+  Transfer* transfer = state.find(nullptr, reinterpret_cast<PyObject*>(view.code));
+  FJ_CHECK(transfer, "resume code runs, but nothing resumes");
+  auto slots = std::move(transfer->slots);
+  auto locals = std::move(transfer->locals);
+  std::shared_ptr<CodeCache> cache = transfer->cache;
+  const codegen::ExitTarget exit = cache->exit(transfer->exit);
+  transfer->frame = view.frame;
+  if (!transfer->rest.entry) state.pop();
+  FJ_CHECK(slots.size() == static_cast<size_t>(cache->layout().exit_depth(exit)), "{} stack slots to resume at depth {}",
+           slots.size(), cache->layout().exit_depth(exit));
+  move_handled_exception(view, cache->layout(), cache->layout().body_start(), exit.at, &slots);
+  write_stack(view, 0, slots);
+  write_locals(view, locals);
+  return none();
+}
+
+PyMethodDef kMethods[] = {{"take", guarded<take>, METH_NOARGS, nullptr},
+                          {"run_resume", guarded<run_resume>, METH_NOARGS, nullptr},
+                          {"run_pending", guarded<run_pending>, METH_NOARGS, nullptr},
+                          {"resume_slot", guarded<resume_slot>, METH_NOARGS, nullptr}};
+
+}  // namespace
+
+const TwinCallables& twin_callables() {
+  static const auto* const callables = new TwinCallables{
+      Ref::steal(PyCFunction_New(&kMethods[0], nullptr)), Ref::steal(PyCFunction_New(&kMethods[1], nullptr)),
+      Ref::steal(PyCFunction_New(&kMethods[2], nullptr)), Ref::steal(PyCFunction_New(&kMethods[3], nullptr))};
+  return *callables;
+}
+
+Ref make_site(std::shared_ptr<CodeCache> cache, Segment* segment, size_t exit_count) {
+  PyTypeObject* type = site_type();
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* site = reinterpret_cast<SiteObject*>(made.get());
+  site->call = call_site;
+  site->cache = new std::shared_ptr<CodeCache>(std::move(cache));
+  site->segment = segment;
+  site->exit_count = exit_count;
+  return made;
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,81 @@
+#include "runtime/engine.h"
+
+#include "base/check.h"
+#include "eval_frame/hook.h"
+#include "runtime/cache/code_cache.h"
+
+namespace framejit::runtime {
+
+Engine& engine() {
+  static auto* const instance = new Engine;  // never destroyed: Python objects may outlive static destructors
+  return *instance;
+}
+
+void Engine::start(TensorRuntime* tensors) {
+  tensors_ = tensors;
+  tensor_guards_ = {tensors->matcher(), tensors->global_state_reader()};
+}
+
+CodeInfoPtr Engine::code_info(PyObject* code) {
+  auto found = infos_.find(code);
+  if (found != infos_.end()) return found->second;
+  if (infos_.size() >= sweep_at_) sweep();
+  auto info = std::make_shared<const CodeInfo>(bytecode::decode(code));
+  infos_.emplace(code, info);
+  return info;
+}
+
+// Forgets code objects that nothing but this cache holds: functions that a program makes and drops.
+void Engine::sweep() {
+  for (auto it = infos_.begin(); it != infos_.end();)
+    it = it->second.use_count() == 1 && it->second->decoded.use_count() == 1 && Py_REFCNT(it->first) == 1
+             ? infos_.erase(it)
+             : std::next(it);
+  sweep_at_ = std::max<size_t>(1024, 2 * infos_.size());
+}
+
+std::shared_ptr<CodeCache> Engine::shared_cache(PyObject* code) {
+  auto found = caches_.find(code);
+  if (found != caches_.end()) return found->second;
+  auto cache = std::make_shared<CodeCache>(code_info(code), nullptr);
+  caches_.emplace(code, cache);
+  return cache;
+}
+
+void Engine::reset() {
+  auto caches = std::move(caches_);
+  auto infos = std::move(infos_);
+  caches_.clear();
+  infos_.clear();
+  stats = Stats();
+  for (auto& [code, cache] : caches) cache->dispose();
+}
+
+bool Engine::mark_eager(PyObject* code) {
+  set_code_mark(code, CodeMark::kEager);
+  return !PyErr_Occurred();
+}
+
+bool Engine::runs_eagerly(PyObject* function) {
+  if (!function || !PyFunction_Check(function)) return false;
+  const CodeMark* mark = code_mark(PyFunction_GET_CODE(function));
+  return mark && *mark == CodeMark::kEager;
+}
+
+namespace {
+
+constexpr CodeMark kMarks[] = {CodeMark::kUser, CodeMark::kSkipped, CodeMark::kEager, CodeMark::kTwin};
+void keep_mark(void*) {}
+
+}  // namespace
+
+void set_code_mark(PyObject* code, CodeMark mark) {
+  auto* state = const_cast<CodeMark*>(&kMarks[static_cast<size_t>(mark)]);
+  if (framejit_code_state_set(reinterpret_cast<PyCodeObject*>(code), state, &keep_mark) < 0) PyErr_Clear();
+}
+
+const CodeMark* code_mark(PyObject* code) {
+  return static_cast<const CodeMark*>(framejit_code_state_get(reinterpret_cast<PyCodeObject*>(code)));
+}
+
+}  // namespace framejit::runtime

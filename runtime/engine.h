@@ -1,0 +1,74 @@
+// Engine: what is one for the process: the tensor library, switches, totals, and what is cached per code object.
+// All of it is used under the interpreter lock.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bytecode/decoded_code.h"
+#include "codegen/twin.h"
+#include "runtime/executable.h"
+#include "runtime/guards/guard_program.h"
+#include "runtime/stats.h"
+
+namespace framejit::runtime {
+
+class CodeCache;
+
+// A decoded code object with what its twins need to know.
+struct CodeInfo {
+  bytecode::DecodedCodePtr decoded;
+  codegen::TwinLayout layout;
+
+  explicit CodeInfo(bytecode::DecodedCodePtr code) : decoded(std::move(code)), layout(*decoded) {}
+};
+using CodeInfoPtr = std::shared_ptr<const CodeInfo>;
+
+class Engine {
+ public:
+  // Gives the engine its tensor library, once. Before that nothing is captured.
+  void start(TensorRuntime* tensors);
+  TensorRuntime* tensors() const { return tensors_; }
+  const TensorGuards& tensor_guards() const { return tensor_guards_; }
+
+  // framejit.enable_to_static
+  bool enabled = true;
+  // FRAMEJIT_STRICT=1: internal failures raise
+  bool strict = false;
+  Stats stats;
+
+  // Frames of files that begin with one of these run eagerly when a frame hook meets them.
+  std::vector<std::string> skipped_prefixes;
+
+  // Throws InternalError on code that cannot be decoded.
+  CodeInfoPtr code_info(PyObject* code);
+  // The cache of code that no StaticFunction owns: callees of breaks, frames that the hook met.
+  std::shared_ptr<CodeCache> shared_cache(PyObject* code);
+  // Drops all caches of this kind, and the totals.
+  void reset();
+
+  // framejit.not_to_static
+  static bool mark_eager(PyObject* code);
+  static bool runs_eagerly(PyObject* function);
+
+ private:
+  void sweep();
+
+  TensorRuntime* tensors_ = nullptr;
+  TensorGuards tensor_guards_;
+  std::unordered_map<PyObject*, CodeInfoPtr> infos_;  // the decoded code holds the key
+  std::unordered_map<PyObject*, std::shared_ptr<CodeCache>> caches_;
+  size_t sweep_at_ = 1024;
+};
+
+Engine& engine();
+
+// What a code object's extra state says of it; the addresses are the values.
+enum class CodeMark : char { kUser, kSkipped, kEager, kTwin };
+void set_code_mark(PyObject* code, CodeMark mark);
+// Null: not looked at yet.
+const CodeMark* code_mark(PyObject* code);
+
+}  // namespace framejit::runtime

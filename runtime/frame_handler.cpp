@@ -1,0 +1,139 @@
+#include "runtime/frame_handler.h"
+
+#include "eval_frame/hook.h"
+#include "runtime/call/bind.h"
+#include "runtime/call/run_entry.h"
+#include "runtime/call/thread_state.h"
+#include "runtime/report/log.h"
+
+namespace framejit::runtime {
+namespace {
+
+// Code that was captured this often without a single operator is plain Python: it is left alone.
+constexpr int kIdleCaptures = 2;
+
+bool is_skipped_file(PyObject* code) {
+  const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
+  if (!file) {
+    PyErr_Clear();
+    return true;
+  }
+  const std::string_view name = file;
+  if (name.empty()) return true;
+  for (const std::string& prefix : engine().skipped_prefixes)
+    if (name.substr(0, prefix.size()) == prefix) return true;
+  return false;
+}
+
+CodeMark classify(PyObject* code) {
+  CodeMark mark = is_skipped_file(code) ? CodeMark::kSkipped : CodeMark::kUser;
+  if (mark == CodeMark::kUser && engine().code_info(code)->layout.why_not_twin()) mark = CodeMark::kSkipped;
+  set_code_mark(code, mark);
+  return mark;
+}
+
+bool is_idle(const CodeCache& cache) {
+  int idle = 0;
+  for (const auto& [at, segment] : cache.segments())
+    for (const auto& entry : segment->entries()) {
+      if (entry->op_count() != 0) return false;
+      ++idle;
+    }
+  return idle >= kIdleCaptures;
+}
+
+class HookedFrame {
+ public:
+  explicit HookedFrame(const FrameView& view)
+      : view_(view), code_(reinterpret_cast<PyObject*>(view.code)), cache_(engine().shared_cache(code_)) {}
+
+  // As FramejitFrameHandler.
+  int run(PyObject** result) {
+    Segment& segment = cache_->entry_segment();
+    if (segment.eager() && segment.entries().empty()) return 0;
+    ArgumentBinder binder(cache_->decoded());
+    std::vector<PyObject*> slots(binder.slot_count());
+    BoundObjects objects;
+    if (!binder.bind_frame(view_, slots.data(), objects)) {
+      PyErr_Clear();
+      return 0;
+    }
+    OwnedValues owned;
+    FoundEntry found = find_or_capture(*cache_, segment, {slots.data(), nullptr}, owned, [&] {
+      SegmentStart start;
+      start.code = cache_->decoded_ptr();
+      start.at = segment.at();
+      start.globals = view_.globals;
+      start.builtins = view_.builtins;
+      start.function = view_.function;
+      start.slots = slots.data();
+      return start;
+    });
+    if (found.error) return 1;
+    if (found.captured && is_idle(*cache_)) set_code_mark(code_, CodeMark::kSkipped);
+    if (!found.entry) return 0;
+    if (!found.entry->returns()) return run_twin(binder, result);
+    if (found.entry->nothing()) return 0;
+    *result = run_to_return(*found.entry);
+    return 1;
+  }
+
+ private:
+  int run_twin(const ArgumentBinder& binder, PyObject** result) {
+    Ref code = cache_->twin();
+    Ref function = code ? Ref::steal(PyFunction_New(code.get(), view_.globals)) : nullptr;
+    Ref closure = function ? this->closure() : nullptr;
+    std::vector<PyObject*> values;
+    Ref kwnames;
+    if (!function || (closure && PyFunction_SetClosure(function.get(), closure.get()) < 0) ||
+        !binder.unbind_frame(view_, &values, &kwnames)) {
+      PyErr_Clear();
+      return 0;
+    }
+    const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames.get())) : 0;
+    TwinScope scope(PyThreadState_Get());
+    scope.want_hook();
+    *result = _PyObject_Vectorcall(function.get(), values.data(), values.size() - keywords, kwnames.get());
+    return 1;
+  }
+
+  Ref closure() const {
+    if (view_.closure) return Ref::borrow(view_.closure);
+    const bytecode::DecodedCode& code = cache_->decoded();
+    if (code.free_count == 0) return nullptr;
+    Ref closure = Ref::steal(PyTuple_New(code.free_count));
+    Py_ssize_t next = 0;
+    for (size_t i = 0; closure && i < code.slots.size(); ++i)
+      if (code.slots[i].is_free) {
+        Py_INCREF(view_.localsplus[i]);
+        PyTuple_SET_ITEM(closure.get(), next++, view_.localsplus[i]);
+      }
+    return closure;
+  }
+
+  const FrameView& view_;
+  PyObject* code_;
+  std::shared_ptr<CodeCache> cache_;
+};
+
+int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
+  PyObject* code = reinterpret_cast<PyObject*>(view->code);
+  const CodeMark* mark = code_mark(code);
+  if (mark && *mark != CodeMark::kUser) return 0;
+  *result = nullptr;
+  try {
+    if (!mark && classify(code) != CodeMark::kUser) return 0;
+    if (must_run_eagerly(PyThreadState_Get())) return 0;
+    return HookedFrame(*view).run(result);
+  } catch (const std::exception& error) {
+    set_code_mark(code, CodeMark::kSkipped);
+    ++engine().stats.fallbacks;
+    return report_internal_error(error.what()) ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+void install_frame_handler() { framejit_hook_set_handler(&handle_frame, nullptr); }
+
+}  // namespace framejit::runtime

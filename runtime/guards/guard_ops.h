@@ -1,0 +1,51 @@
+// The instructions of a guard program. Included by the compiler and the evaluator only.
+#pragma once
+
+#include "runtime/guards/guard_program.h"
+
+namespace framejit::runtime {
+
+enum class GuardProgram::OpCode : uint8_t {
+  // Reads: a value that is not there gives null, and what is read through null is null.
+  kLocal,
+  kStack,
+  kInstanceDict,
+  kDictItem,
+  kListItem,
+  kTupleItem,
+  kCellContents,
+  kType,
+  kTypeAttr,
+  kFunctionDefaults,
+  kFunctionKwDefaults,
+  kFunctionClosure,
+  kFunctionCode,
+  kMethodSelf,
+  kMethodFunction,
+  kAttr,
+  kSequenceItem,
+  kTensorGrad,
+  // Groups: `other` is the op after the group's arm op.
+  kDictGroup,
+  kDictArm,
+  kTypeGroup,
+  kTypeArm,
+  // Guards.
+  kTypeIs,
+  kIdIs,
+  kEquals,
+  kTensorMatch,
+  kBound,
+  kUnbound,
+  kHasNoKey,
+  kDictKeys,
+  kDictLength,
+  kLength,
+  kSetEquals,
+  kSame,
+  kNotSame,
+  kTypeAttrAbsent,
+  kGlobalState,
+};
+
+}  // namespace framejit::runtime

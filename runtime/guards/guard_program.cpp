@@ -1,0 +1,271 @@
+#include "runtime/guards/guard_program.h"
+
+#include "runtime/guards/guard_ops.h"
+#include "runtime/guards/plain_data.h"
+#include "runtime/python_util.h"
+
+namespace framejit::runtime {
+namespace {
+
+PyObject* or_none(PyObject* value) { return value ? value : Py_None; }
+
+PyFunctionObject* as_function(PyObject* obj) { return reinterpret_cast<PyFunctionObject*>(obj); }
+
+PyObject* dict_item(PyObject* dict, PyObject* key, uint64_t hash) {
+  if (!dict || !PyDict_Check(dict)) return nullptr;
+  PyObject* value = _PyDict_GetItem_KnownHash(dict, key, static_cast<Py_hash_t>(hash));
+  if (!value && PyErr_Occurred()) PyErr_Clear();
+  return value;
+}
+
+PyObject* list_item(PyObject* list, uint64_t index) {
+  if (!list || !PyList_Check(list) || index >= static_cast<uint64_t>(PyList_GET_SIZE(list))) return nullptr;
+  return PyList_GET_ITEM(list, index);
+}
+
+PyObject* tuple_item(PyObject* tuple, uint64_t index) {
+  if (!tuple || !PyTuple_Check(tuple) || index >= static_cast<uint64_t>(PyTuple_GET_SIZE(tuple))) return nullptr;
+  return PyTuple_GET_ITEM(tuple, index);
+}
+
+PyObject* type_attr(PyObject* type, PyObject* name) {
+  if (!type || !PyType_Check(type)) return nullptr;
+  return _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type), name);
+}
+
+bool keys_equal(PyObject* dict, PyObject* keys) {
+  if (!dict || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  if (PyDict_CheckExact(dict)) {
+    Py_ssize_t position = 0, i = 0;
+    for (PyObject *key, *value; PyDict_Next(dict, &position, &key, &value); ++i)
+      if (!same_plain_data(key, PyTuple_GET_ITEM(keys, i))) return false;
+    return true;
+  }
+  // A subclass may keep an order of its own, as OrderedDict does.
+  Ref found = Ref::steal(PySequence_Tuple(dict));
+  if (!found) PyErr_Clear();
+  return found && same_plain_data(found.get(), keys);
+}
+
+bool length_is(PyObject* obj, uint64_t expected) {
+  if (!obj) return false;
+  Py_ssize_t size = PyList_Check(obj)    ? PyList_GET_SIZE(obj)
+                    : PyTuple_Check(obj) ? PyTuple_GET_SIZE(obj)
+                    : PyDict_Check(obj)  ? PyDict_GET_SIZE(obj)
+                    : PyAnySet_Check(obj) ? PySet_GET_SIZE(obj)
+                                          : PyObject_Size(obj);
+  if (size < 0) PyErr_Clear();
+  return size == static_cast<Py_ssize_t>(expected);
+}
+
+// {1} and {True} are equal to Python, not to a guard.
+bool sets_equal(PyObject* set, PyObject* expected) {
+  if (!set || Py_TYPE(set) != Py_TYPE(expected) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
+  Ref items = Ref::steal(PySequence_Tuple(set));
+  Ref wanted = Ref::steal(PySequence_Tuple(expected));
+  if (!items || !wanted) {
+    PyErr_Clear();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+    bool found = false;
+    for (Py_ssize_t j = 0; !found && j < PyTuple_GET_SIZE(wanted.get()); ++j)
+      found = same_plain_data(item, PyTuple_GET_ITEM(wanted.get(), j));
+    if (!found) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+GuardAnswer GuardProgram::check(const FrameInputs& inputs, OwnedValues& owned) {
+  if (busy_) return GuardAnswer::kBusy;
+  busy_ = true;
+  bool hit = run(inputs, owned);
+  busy_ = false;
+  return hit ? GuardAnswer::kHit : GuardAnswer::kMiss;
+}
+
+PyObject* GuardProgram::instance_dict(PyObject* instance, DictSlot& cache) {
+  if (!instance) return nullptr;
+  if (instance == cache.instance && Py_TYPE(instance) == cache.type && *cache.slot == cache.dict) return cache.dict;
+  // Gives the slot only once the instance has a real dictionary, which then stays where it is.
+  PyObject** slot = _PyObject_GetDictPtr(instance);
+  cache.instance = nullptr;
+  if (!slot || !*slot) {
+    if (PyErr_Occurred()) PyErr_Clear();
+    return nullptr;
+  }
+  cache = {instance, Py_TYPE(instance), slot, *slot};
+  return *slot;
+}
+
+void GuardProgram::arm(const Op& op) {
+  Group& group = groups_[op.number];
+  if (op.code == OpCode::kTypeArm) {
+    group.version = type_version(reinterpret_cast<PyTypeObject*>(op.object));
+    group.owner = group.version ? op.object : nullptr;
+    return;
+  }
+  PyObject* dict = registers_[op.reg];
+  if (!dict || !PyDict_Check(dict) || (group.ordered && !PyDict_CheckExact(dict)) || !dict_version_is_reliable(dict)) return;
+  group.owner = dict;
+  group.version = dict_version(dict);
+}
+
+// What is rare, kept out of the loop below.
+bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
+  PyObject* subject = registers_[op.reg];
+  switch (op.code) {
+    case OpCode::kAttr:
+    case OpCode::kTensorGrad:
+    case OpCode::kSequenceItem: {
+      PyObject* base = registers_[op.other];
+      PyObject* value = !base                             ? nullptr
+                        : op.code == OpCode::kSequenceItem ? PySequence_GetItem(base, op.number)
+                                                           : PyObject_GenericGetAttr(base, op.object);
+      if (value)
+        owned.add(value);
+      else
+        PyErr_Clear();
+      registers_[op.reg] = value;
+      return true;
+    }
+    case OpCode::kEquals:
+      return same_plain_data(subject, op.object);
+    case OpCode::kDictKeys:
+      return keys_equal(subject, op.object);
+    case OpCode::kLength:
+      return length_is(subject, op.number);
+    case OpCode::kSetEquals:
+      return sets_equal(subject, op.object);
+    case OpCode::kHasNoKey:
+      return !subject || (PyDict_Check(subject) && !dict_item(subject, op.object, op.number));
+    case OpCode::kTypeAttrAbsent:
+      return subject && PyType_Check(subject) && !type_attr(subject, op.object);
+    case OpCode::kDictArm:
+    case OpCode::kTypeArm:
+      arm(op);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
+  PyObject** r = registers_.data();
+  const Op* const begin = ops_.data();
+  const Op* const end = begin + ops_.size();
+  for (const Op* op = begin; op != end; ++op) {
+    bool holds = true;
+    switch (op->code) {
+      case OpCode::kLocal:
+        r[op->reg] = inputs.slots[op->number];
+        break;
+      case OpCode::kStack:
+        r[op->reg] = inputs.stack[op->number];
+        break;
+      case OpCode::kInstanceDict:
+        r[op->reg] = instance_dict(r[op->other], dict_slots_[op->number]);
+        break;
+      case OpCode::kDictItem:
+        r[op->reg] = dict_item(r[op->other], op->object, op->number);
+        break;
+      case OpCode::kListItem:
+        r[op->reg] = list_item(r[op->other], op->number);
+        break;
+      case OpCode::kTupleItem:
+        r[op->reg] = tuple_item(r[op->other], op->number);
+        break;
+      case OpCode::kCellContents:
+        r[op->reg] = r[op->other] && PyCell_Check(r[op->other]) ? PyCell_GET(r[op->other]) : nullptr;
+        break;
+      case OpCode::kType:
+        r[op->reg] = r[op->other] ? reinterpret_cast<PyObject*>(Py_TYPE(r[op->other])) : nullptr;
+        break;
+      case OpCode::kTypeAttr:
+        r[op->reg] = type_attr(r[op->other], op->object);
+        break;
+      case OpCode::kFunctionDefaults:
+        r[op->reg] = r[op->other] && PyFunction_Check(r[op->other]) ? or_none(as_function(r[op->other])->func_defaults)
+                                                                    : nullptr;
+        break;
+      case OpCode::kFunctionKwDefaults:
+        r[op->reg] = r[op->other] && PyFunction_Check(r[op->other])
+                         ? or_none(as_function(r[op->other])->func_kwdefaults)
+                         : nullptr;
+        break;
+      case OpCode::kFunctionClosure:
+        r[op->reg] = r[op->other] && PyFunction_Check(r[op->other]) ? or_none(as_function(r[op->other])->func_closure)
+                                                                    : nullptr;
+        break;
+      case OpCode::kFunctionCode:
+        r[op->reg] =
+            r[op->other] && PyFunction_Check(r[op->other]) ? as_function(r[op->other])->func_code : nullptr;
+        break;
+      case OpCode::kMethodSelf:
+        r[op->reg] = r[op->other] && PyMethod_Check(r[op->other]) ? PyMethod_GET_SELF(r[op->other]) : nullptr;
+        break;
+      case OpCode::kMethodFunction:
+        r[op->reg] = r[op->other] && PyMethod_Check(r[op->other]) ? PyMethod_GET_FUNCTION(r[op->other]) : nullptr;
+        break;
+      case OpCode::kDictGroup: {
+        Group& group = groups_[op->number];
+        PyObject* dict = r[op->reg];
+        if (dict && dict == group.owner && dict_version(dict) == group.version)
+          op = begin + op->other - 1;
+        else
+          group.owner = nullptr;
+        break;
+      }
+      case OpCode::kTypeGroup: {
+        Group& group = groups_[op->number];
+        if (group.owner && type_version(reinterpret_cast<PyTypeObject*>(op->object)) == group.version)
+          op = begin + op->other - 1;
+        else
+          group.owner = nullptr;
+        break;
+      }
+      case OpCode::kTypeIs:
+        holds = r[op->reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op->reg])) == op->object;
+        break;
+      case OpCode::kIdIs:
+        holds = r[op->reg] == op->object;
+        break;
+      case OpCode::kTensorMatch:
+        holds = r[op->reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op->reg])) == op->object &&
+                tensors_.matches(r[op->reg], capture_.tensor_facts[op->number]);
+        break;
+      case OpCode::kBound:
+        holds = r[op->reg] != nullptr;
+        break;
+      case OpCode::kUnbound:
+        holds = r[op->reg] == nullptr;
+        break;
+      case OpCode::kDictLength:
+        holds = r[op->reg] && PyDict_Check(r[op->reg]) &&
+                PyDict_GET_SIZE(r[op->reg]) == static_cast<Py_ssize_t>(op->number);
+        break;
+      case OpCode::kSame:
+        holds = r[op->reg] == r[op->other];
+        break;
+      case OpCode::kNotSame:
+        holds = r[op->reg] != r[op->other];
+        break;
+      case OpCode::kGlobalState:
+        holds = tensors_.global_state() == op->number;
+        break;
+      default:
+        holds = run_cold(*op, owned);
+        break;
+    }
+    if (!holds) {
+      failed_ = op->guard;
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace framejit::runtime

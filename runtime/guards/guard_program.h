@@ -1,0 +1,111 @@
+// Guards compiled to a flat program over a register file, one register per source.
+//
+// Each distinct source is read at most once a check. What hangs on one dictionary is a group: the reads of its items, and the
+// guards that look only at which object was found. A group is skipped while the dictionary is the same object with the same
+// ma_version_tag, which CPython gives a new, globally unique value at each change; the registers still hold what the last
+// read found, and those objects are alive because the unchanged dictionary holds them. Attributes of types are grouped by
+// tp_version_tag in the same way. So an unchanged module tree costs one compare for each dictionary in it.
+//
+// Registers hold borrowed references, and keep them between checks. A register may be followed only in the order of the
+// program: what stands before it has shown that it is alive.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/py_ref.h"
+#include "graph/capture.h"
+#include "runtime/cache/const_table.h"
+
+namespace framejit::runtime {
+
+// Where Local and Stack sources are read.
+struct FrameInputs {
+  PyObject* const* slots = nullptr;
+  PyObject* const* stack = nullptr;
+};
+
+// The tensor library's part of the guards.
+struct TensorGuards {
+  bool (*matches)(PyObject* tensor, const graph::TensorFacts& facts) = nullptr;
+  uint64_t (*global_state)() = nullptr;
+};
+
+// New references that a check had to make: values of C-level attributes. They live until the call is over.
+class OwnedValues {
+ public:
+  OwnedValues() = default;
+  ~OwnedValues() {
+    for (PyObject* value : values_) Py_DECREF(value);
+  }
+  OwnedValues(const OwnedValues&) = delete;
+  OwnedValues& operator=(const OwnedValues&) = delete;
+  void add(PyObject* stolen) { values_.push_back(stolen); }
+
+ private:
+  std::vector<PyObject*> values_;
+};
+
+enum class GuardAnswer : uint8_t {
+  kHit,
+  kMiss,
+  kBusy,  // this program is being checked right now, further up the stack: run eagerly
+};
+
+class GuardProgram {
+ public:
+  // `capture` and `pool` outlive the program.
+  GuardProgram(const graph::Capture& capture, const ConstTable& pool, const TensorGuards& tensors);
+
+  // Runs no Python code, but for the C-level attributes that the capture read. No Python error is left set.
+  GuardAnswer check(const FrameInputs& inputs, OwnedValues& owned);
+
+  // After a miss: index of the guard in the capture; guards().size() if a source that the replay needs cannot be read.
+  uint32_t failed_guard() const { return failed_; }
+  // After a hit, until the program is checked again: the value of a source that the guards, the graph's inputs or the recipes use.
+  PyObject* value(graph::SourceId source) const { return registers_[source.index()]; }
+
+  size_t op_count() const { return ops_.size(); }
+
+ private:
+  friend class GuardCompiler;
+  enum class OpCode : uint8_t;
+  struct Op {
+    OpCode code;
+    uint32_t reg = 0;    // read: destination; guard: what is looked at
+    uint32_t other = 0;  // read: base; guard: second register; group: op after its end
+    uint32_t guard = 0;
+    PyObject* object = nullptr;
+    uint64_t number = 0;  // index, hash, facts, group
+  };
+  // State of one dictionary or type between checks.
+  struct Group {
+    PyObject* owner = nullptr;  // null: not armed
+    uint64_t version = 0;
+    bool ordered = false;  // a guard depends on the order of keys
+  };
+  // Where an instance keeps its dictionary.
+  struct DictSlot {
+    PyObject* instance = nullptr;
+    PyTypeObject* type = nullptr;
+    PyObject** slot = nullptr;
+    PyObject* dict = nullptr;
+  };
+
+  bool run(const FrameInputs& inputs, OwnedValues& owned);
+  bool run_cold(const Op& op, OwnedValues& owned);
+  PyObject* instance_dict(PyObject* instance, DictSlot& cache);
+  void arm(const Op& op);
+
+  const graph::Capture& capture_;
+  const ConstTable& pool_;
+  TensorGuards tensors_;
+  std::vector<Op> ops_;
+  std::vector<PyObject*> registers_;
+  std::vector<Group> groups_;
+  std::vector<DictSlot> dict_slots_;
+  uint32_t failed_ = 0;
+  bool busy_ = false;
+};
+
+}  // namespace framejit::runtime

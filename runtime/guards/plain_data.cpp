@@ -1,0 +1,47 @@
+#include "runtime/guards/plain_data.h"
+
+#include <cstring>
+
+#include "runtime/python_util.h"
+
+namespace framejit::runtime {
+namespace {
+
+bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+bool same_items(PyObject* a, PyObject* b) {
+  Py_ssize_t size = PyTuple_GET_SIZE(a);
+  if (size != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < size; ++i)
+    if (!same_plain_data(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  return true;
+}
+
+bool compare_in_c(PyObject* a, PyObject* b) {
+  if (compares_in_python(Py_TYPE(a))) return false;
+  int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal > 0;
+}
+
+}  // namespace
+
+bool same_plain_data(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyFloat_CheckExact(a)) return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (PyComplex_CheckExact(a)) {
+    Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+    return same_bits(x.real, y.real) && same_bits(x.imag, y.imag);
+  }
+  if (PyTuple_Check(a)) return same_items(a, b);
+  if (PySlice_Check(a)) {
+    auto* x = reinterpret_cast<PySliceObject*>(a);
+    auto* y = reinterpret_cast<PySliceObject*>(b);
+    return same_plain_data(x->start, y->start) && same_plain_data(x->stop, y->stop) &&
+           same_plain_data(x->step, y->step);
+  }
+  return compare_in_c(a, b);
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,11 @@
+// Equality of immutable plain data as guards mean it: the same type, floats by their bits, containers item by item.
+#pragma once
+
+#include <Python.h>
+
+namespace framejit::runtime {
+
+// Runs no Python code: objects whose comparison is written in Python are equal only if they are identical.
+bool same_plain_data(PyObject* a, PyObject* b);
+
+}  // namespace framejit::runtime

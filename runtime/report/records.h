@@ -1,0 +1,19 @@
+// What the runtime knows, as plain Python data for the package's reports.
+#pragma once
+
+#include "base/py_ref.h"
+#include "runtime/cache/code_cache.h"
+#include "runtime/stats.h"
+
+namespace framejit::runtime {
+
+// A list of dicts, one per entry, by instruction: "graph", "backward" (str or None), "ops", "guards" (list of str), "location", "exit"
+// ("return" or "break"), "reason", "detail", "stop_location", "hits". Null with a Python error; so all below.
+Ref capture_records(const CodeCache& cache);
+// The newest twin, or the original code where there is none. `cache` may be null.
+Ref code_listing(const CodeCache* cache, PyObject* callable);
+Ref stats_record(const Stats& stats);
+// name -> (text, hint)
+Ref stop_reason_records();
+
+}  // namespace framejit::runtime
