@@ -1,4 +1,6 @@
-// Writes a twin: [prologue] [resume entry] [body with sites] [per stack shape: dispatcher and its stubs].
+// Writes a twin: [prologue] [resume entry, or a jump to the body] [per stack shape: dispatcher and its stubs] [body
+// with sites]. The stubs come before the body, because up to 3.10 a block's handler must lie ahead of where the block
+// is pushed.
 //
 // Sites whose stacks have one shape (depth and block stack) share a dispatcher, which turns the segment's answer into a
 // jump to a stub; so the code grows with shapes x exits, not with sites x exits.
@@ -38,10 +40,16 @@ class TwinBuilder {
     if (auto error = check()) return Err{*std::move(error)};
     for (const ExitTarget& exit : spec_.exits)
       if (!exit.pending && entries_.count(exit.at) == 0) entries_.emplace(exit.at, out_.new_label());
+    for (const SegmentSite& site : spec_.sites) shape_at(site.at);
     out_.copy_prologue();
-    if (spec_.resume_at) write_resume_entry(spec_.exits[*spec_.resume_at]);
-    write_body();
+    const Label body = out_.new_label();
+    if (spec_.resume_at)
+      write_resume_entry(spec_.exits[*spec_.resume_at]);
+    else if (!shapes_.empty())
+      out_.jump(body);
     for (const Shape& shape : shapes_) write_dispatcher(shape);
+    out_.bind(body);
+    write_body();
     if (spec_.resume_at) {
       out_.set_arg_counts(0, 0, 0);
       out_.set_flags(code_.flags & ~(kVarArgs | kVarKeywords));

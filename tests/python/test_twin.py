@@ -246,7 +246,7 @@ def test_leaving_through_every_exit(fn, call):
     want = outcome(fn, call())
     hits, _ = twin.hits(call())
     rng = random.Random(len(hits))
-    for m in sample(hits, 60, 1):
+    for m in sample(hits, 40, 1):
         for site in {hits[0], rng.choice(hits), rng.choice(hits)}:
 
             def leave_there(target, state):
@@ -274,7 +274,7 @@ def test_resuming_everywhere(fn, call):
     twin = twin_of(fn)
     want = outcome(fn, call())
     hits, _ = twin.hits(call())
-    for m in sample(hits, 60, 2):
+    for m in sample(hits, 25, 2):
 
         def resume_there(target, state):
             there = Shared(fn)
