@@ -123,3 +123,25 @@ def check_text(what: str, value, *parts: str):
     missing = [part for part in parts if part not in text]
     if missing:
         raise AssertionError(f"{what} does not mention {missing}:\n{text}")
+
+
+def check_equal(what: str, value, expected):
+    """Assert equality of something that only the real package can know."""
+    if value != expected:
+        raise AssertionError(f"{what}: expected {expected!r}, got {value!r}")
+
+
+def check_true(what: str, value):
+    """Assert the truth of something that only the real package can know."""
+    if not value:
+        raise AssertionError(f"{what}: {value!r}")
+
+
+def check_raises(kind, fn, *args, parts=()):
+    """Assert that framejit itself raises `kind` for this call, with all `parts` in the message."""
+    try:
+        fn(*args)
+    except kind as error:
+        check_text("the message", str(error), *parts)
+    else:
+        raise AssertionError(f"{kind} was not raised")

@@ -1,0 +1,238 @@
+"""No reference is lost or kept per call: blocks of memory, reference counts, and the debug build's total."""
+
+import gc
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+
+CALLS = 60
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+def settle(run, calls):
+    for _ in range(calls):
+        run()
+    gc.collect()
+
+
+def total():
+    """References on a debug build, allocated blocks on others."""
+    return sys.gettotalrefcount() if hasattr(sys, "gettotalrefcount") else sys.getallocatedblocks()
+
+
+def growth(run):
+    """What `CALLS` calls add, after a warm-up; the least of three tries, so that chance does not count."""
+    settle(run, 10)
+    least = None
+    for _ in range(3):
+        before = total()
+        settle(run, CALLS)
+        grown = total() - before
+        least = grown if least is None else min(least, grown)
+    return least
+
+
+def check_no_leak(run):
+    assert growth(run) < CALLS // 2
+
+
+def test_measure_itself_notices_a_leak():
+    kept = []
+    assert growth(lambda: kept.append(object())) >= CALLS // 2
+
+
+def plus(x, n=1):
+    return x + n
+
+
+class Holder:
+    pass
+
+
+def make_cases():
+    linear = nn.Linear(3, 3)
+    holder = Holder()
+    holder.n, holder.items = 0, []
+
+    def breaking(x):
+        y = x.sin()
+        framejit.graph_break()
+        return y.cos()
+
+    def breaking_in_loop(x):
+        for i in range(3):
+            x = x.sin()
+            with torch.no_grad():
+                framejit.graph_break()
+                x = x * i
+        return x
+
+    def breaking_callee(x):
+        return breaking(x + 1) * 2
+
+    def structure(x):
+        y = x + 1
+        return {"a": [y, (y, x)], "b": (lambda: y), "n": 3}
+
+    def closure(x):
+        def inner(v):
+            return v + x
+
+        return inner(x), inner
+
+    def mutating(x):
+        holder.n = x.sum()
+        holder.items = [x, holder]
+        return x * 2
+
+    def raising(x):
+        y = x.sin()
+        framejit.graph_break()
+        raise ValueError(y)
+
+    def caught(x):
+        try:
+            y = x.sin()
+            framejit.graph_break()
+            raise ValueError(y)
+        except ValueError as error:
+            return error.args[0].cos()
+
+    def swallow(fn):
+        def run():
+            try:
+                fn()
+            except ValueError:
+                pass
+
+        return run
+
+    def called(fn, *args):
+        compiled = framejit.to_static(fn)
+        return lambda: compiled(*args)
+
+    x = x3()
+    return {
+        "plus": called(plus, x),
+        "inplace": called(lambda x: x.add_(0), x),
+        "module": called(lambda x: linear(x), x),
+        "no_grad": called(torch.no_grad()(lambda x: linear(x)), x),
+        "constant result": called(lambda x: (1, "a", None), x),
+        "input result": called(lambda x: x, x),
+        "structure": called(structure, x),
+        "closure": called(closure, x),
+        "mutating": called(mutating, x),
+        "breaking": called(breaking, x),
+        "breaking in loop": called(breaking_in_loop, x),
+        "breaking callee": called(breaking_callee, x),
+        "raising": swallow(called(raising, x)),
+        "caught": called(caught, x),
+        "item": called(lambda x: x * x.sum().item(), x),
+        "keywords": (lambda compiled: lambda: compiled(x, n=3))(framejit.to_static(plus)),
+        "wrong arguments": swallow_type_error(framejit.to_static(plus)),
+    }
+
+
+def swallow_type_error(compiled):
+    def run():
+        try:
+            compiled()
+        except TypeError:
+            pass
+
+    return run
+
+
+CASES = [
+    "plus", "inplace", "module", "no_grad", "constant result", "input result", "structure", "closure", "mutating", "breaking",
+    "breaking in loop", "breaking callee", "raising", "caught", "item", "keywords", "wrong arguments",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_warm_call_leaks_nothing(name):
+    check_no_leak(make_cases()[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_capture_leaks_nothing(name):
+    run = make_cases()[name]
+
+    def cold():
+        framejit.reset()
+        run()
+
+    check_no_leak(cold)
+
+
+def test_training_step_leaks_nothing():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    compiled = framejit.to_static(lambda x: model(x).pow(2).sum())
+
+    def step():
+        compiled(x3()).backward()
+        for parameter in model.parameters():
+            parameter.grad = None
+
+    check_no_leak(step)
+
+
+def test_guard_miss_leaks_nothing():
+    compiled = framejit.to_static(lambda x, n: x * n)
+    shapes = [torch.ones(n) for n in (1, 2, 3)]
+
+    def run():
+        for x in shapes:
+            compiled(x, 2)
+
+    check_no_leak(run)
+
+
+def test_converting_a_function_leaks_nothing():
+    def run():
+        framejit.to_static(lambda x: x + 1)(x3())
+
+    check_no_leak(run)
+
+
+def test_converting_a_module_leaks_nothing():
+    def run():
+        framejit.to_static(nn.Linear(3, 3))(x3())
+
+    check_no_leak(run)
+
+
+def test_reference_counts_of_arguments_and_constants_stay():
+    compiled = framejit.to_static(lambda x, items, table: (x + items[0], table["k"], None, True))
+    x, items, table, value = x3(), [1, 2], {}, object()
+    table["k"] = value
+    compiled(x, items, table)
+    things = (x, items, table, value)
+    before = [sys.getrefcount(thing) for thing in things]
+    for _ in range(50):
+        compiled(x, items, table)
+    assert [sys.getrefcount(thing) for thing in things] == before
+
+
+def test_reference_counts_in_a_breaking_function_stay():
+    def f(x, items):
+        y = x.sin()
+        for item in items:
+            framejit.graph_break()
+            y = y.cos() + item
+        return y
+
+    compiled = framejit.to_static(f)
+    x, items = x3(), [1, 2]
+    compiled(x, items)
+    before = sys.getrefcount(x), sys.getrefcount(items), sys.getrefcount(f), sys.getrefcount(f.__code__)
+    for _ in range(50):
+        compiled(x, items)
+    assert (sys.getrefcount(x), sys.getrefcount(items), sys.getrefcount(f), sys.getrefcount(f.__code__)) == before

@@ -1,0 +1,253 @@
+"""Nothing is kept alive: deleted models, arguments, results and functions are freed, and entries go with them."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+from support import counts
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+def freed(make):
+    """True if the object that `make()` returns (with whatever else holds it) is freed after use."""
+    reference = weakref.ref(make())
+    gc.collect()
+    return reference() is None
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+
+
+class BreakingNet(Net):
+    def forward(self, x):
+        y = self.linear(x)
+        framejit.graph_break()
+        return y.relu()
+
+
+@pytest.mark.parametrize("kind", [Net, BreakingNet])
+def test_converted_module_is_freed(kind):
+    def make():
+        net = framejit.to_static(kind())
+        net(x3())
+        net(x3())
+        return net
+
+    assert freed(make)
+
+
+@pytest.mark.parametrize("kind", [Net, BreakingNet])
+def test_module_in_a_closure_is_freed_with_its_function(kind):
+    def make():
+        net = kind()
+        compiled = framejit.to_static(lambda x: net(x) + 1)
+        compiled(x3())
+        compiled(x3())
+        return net
+
+    assert freed(make)
+
+
+def shared(net, x):
+    return net(x) * 2
+
+
+def test_module_passed_to_a_living_function_is_freed():
+    compiled = framejit.to_static(shared)
+
+    def make():
+        net = Net()
+        compiled(net, x3())
+        compiled(net, x3())
+        return net
+
+    assert freed(make)
+
+
+def test_entry_is_dropped_with_its_module():
+    compiled = framejit.to_static(shared)
+    for _ in range(20):
+        net = Net()
+        compiled(net, x3())
+        del net
+        gc.collect()
+    counts.check_true("entries", compiled.cache_info().entries <= 2)
+
+
+def test_new_object_at_an_old_address_is_not_mistaken():
+    compiled = framejit.to_static(shared)
+    for i in range(30):
+        net = Net()
+        with torch.no_grad():
+            net.linear.weight.fill_(float(i))
+        assert torch.equal(compiled(net, x3()), shared(net, x3()))
+        del net
+
+
+def test_function_is_freed():
+    def make():
+        def f(x):
+            return x + 1
+
+        compiled = framejit.to_static(f)
+        compiled(x3())
+        return f
+
+    assert freed(make)
+
+
+def test_function_with_breaks_is_freed():
+    def make():
+        def helper(x):
+            framejit.graph_break()
+            return x + 1
+
+        def f(x):
+            for _ in range(2):
+                x = helper(x.sin()).cos()
+            return x
+
+        compiled = framejit.to_static(f)
+        compiled(x3())
+        compiled(x3())
+        return f
+
+    assert freed(make)
+
+
+def test_arguments_and_results_are_freed():
+    compiled = framejit.to_static(lambda x, items: (x + items[0], [x * 2]))
+    for _ in range(3):
+        x, items = x3(), [x3()]
+        result = compiled(x, items)
+        references = [weakref.ref(value) for value in (x, items[0], result[0], result[1][0])]
+        del x, items, result
+        gc.collect()
+        assert [reference() for reference in references] == [None] * 4
+
+
+def test_arguments_are_freed_after_an_exception():
+    def f(x):
+        y = x + 1
+        framejit.graph_break()
+        raise ValueError(y.sum())
+
+    compiled = framejit.to_static(f)
+    for _ in range(3):
+        x = x3()
+        reference = weakref.ref(x)
+        with pytest.raises(ValueError) as caught:
+            compiled(x)
+        del x, caught
+        gc.collect()
+        assert reference() is None
+
+
+def test_locals_die_when_eager_lets_them_die():
+    deaths = []
+
+    class Watched:
+        def __del__(self):
+            deaths.append("died")
+
+    def f(x):
+        watched = Watched()
+        y = x.sin()
+        del watched
+        deaths.append("after del")
+        framejit.graph_break()
+        return y.cos()
+
+    f(x3())
+    expected = deaths[:]
+    compiled = framejit.to_static(f)
+    for _ in range(2):
+        deaths.clear()
+        compiled(x3())
+        assert deaths == expected
+
+
+def test_result_survives_its_function():
+    compiled = framejit.to_static(lambda x: x.view(-1)[1:])
+    x = x3()
+    y = compiled(x)
+    y = compiled(x)
+    del compiled, x
+    gc.collect()
+    assert y.tolist() == [-1.5, 2.0]
+
+
+def test_backward_after_the_function_and_the_module_died():
+    net = Net()
+    weight = net.linear.weight
+    compiled = framejit.to_static(lambda x: net(x).sum())
+    compiled(x3())
+    loss = compiled(x3())
+    del compiled, net
+    gc.collect()
+    framejit.reset()
+    loss.backward()
+    assert weight.grad is not None
+
+
+def test_autograd_graph_is_freed_with_its_loss():
+    compiled = framejit.to_static(lambda x, w: (x * w).exp())
+    for _ in range(3):
+        x, w = x3(), x3().requires_grad_()
+        loss = compiled(x, w)
+        reference = weakref.ref(x)
+        del x
+        loss.sum().backward()
+        del loss
+        gc.collect()
+        assert reference() is None
+
+
+def test_intermediate_tensors_are_not_kept_between_calls():
+    compiled = framejit.to_static(lambda x: (x * 2).exp().sum())
+    compiled(torch.ones(10))
+    gc.collect()
+
+    def tensors():
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    before = tensors()
+    for _ in range(10):
+        compiled(torch.ones(10))
+    gc.collect()
+    assert tensors() <= before
+
+
+def test_code_object_of_a_temporary_function_is_freed():
+    namespace = {}
+    exec("def f(x):\n    return x + 1\n", namespace)
+    compiled = framejit.to_static(namespace["f"])
+    compiled(x3())
+    reference = weakref.ref(namespace["f"].__code__)
+    del namespace, compiled
+    gc.collect()
+    assert reference() is None
+
+
+def test_reset_frees_what_the_cache_holds():
+    net = Net()
+    compiled = framejit.to_static(shared)
+    compiled(net, x3())
+    framejit.reset()
+    reference = weakref.ref(net)
+    del net
+    gc.collect()
+    assert reference() is None

@@ -1,0 +1,221 @@
+"""Threads: each has its own capture, grad mode and hook state; all get eager's results."""
+
+import sys
+import threading
+import time
+
+import torch
+
+import framejit
+from support import counts
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+def in_threads(number, target):
+    """Run `target(i)` in that many threads at once; raises the first exception of any."""
+    errors = []
+    barrier = threading.Barrier(number)
+
+    def run(i):
+        try:
+            barrier.wait(30)
+            target(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def plus(x, n):
+    return (x + n).sin() * n
+
+
+def breaking(x, n):
+    y = (x + n).sin()
+    if y.sum() > 100:
+        return y
+    y = y * n
+    framejit.graph_break()
+    return y.cos()
+
+
+def test_cold_calls_from_many_threads():
+    compiled = framejit.to_static(plus)
+    in_threads(8, lambda i: [check(compiled, plus, i) for _ in range(20)])
+
+
+def check(compiled, fn, n):
+    assert torch.equal(compiled(x3(), n), fn(x3(), n))
+
+
+def test_warm_calls_from_many_threads():
+    compiled = framejit.to_static(plus)
+    check(compiled, plus, 3)
+    with counts.expect_counts("warm", captures=0, misses=0):
+        in_threads(8, lambda i: [check(compiled, plus, 3) for _ in range(200)])
+
+
+def test_breaks_in_many_threads():
+    compiled = framejit.to_static(breaking)
+    in_threads(6, lambda i: [check(compiled, breaking, i % 3) for _ in range(50)])
+
+
+def test_one_function_with_another_shape_in_each_thread():
+    compiled = framejit.to_static(lambda x: x * x.shape[0])
+    in_threads(6, lambda i: [assert_equal(compiled(torch.ones(i + 1)), torch.ones(i + 1) * (i + 1)) for _ in range(50)])
+
+
+def assert_equal(got, expected):
+    assert torch.equal(got, expected)
+
+
+def test_grad_mode_is_per_thread():
+    compiled = framejit.to_static(lambda x: x * 2)
+
+    def run(i):
+        x = x3().requires_grad_()
+        with torch.set_grad_enabled(i % 2 == 0):
+            for _ in range(50):
+                assert compiled(x).requires_grad == (i % 2 == 0)
+
+    in_threads(6, run)
+
+
+def test_exceptions_stay_in_their_thread():
+    def f(x, n):
+        y = x.sin()
+        framejit.graph_break()
+        if n % 2:
+            raise ValueError(n)
+        return y
+
+    compiled = framejit.to_static(f)
+
+    def run(i):
+        for _ in range(50):
+            try:
+                compiled(x3(), i)
+                assert i % 2 == 0
+            except ValueError as error:
+                assert error.args == (i,)
+
+    in_threads(6, run)
+
+
+def test_reset_while_others_call():
+    compiled = framejit.to_static(breaking)
+
+    def run(i):
+        for _ in range(30):
+            if i == 0:
+                framejit.reset()
+            check(compiled, breaking, i % 2)
+
+    in_threads(4, run)
+
+
+def test_plain_threads_are_not_captured():
+    compiled = framejit.to_static(breaking)
+    stop = []
+
+    def plain():
+        total = 0
+        while not stop:
+            total += sum(plain_helper(i) for i in range(100))
+
+    thread = threading.Thread(target=plain)
+    thread.start()
+    try:
+        for i in range(50):
+            check(compiled, breaking, i % 3)
+    finally:
+        stop.append(1)
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def plain_helper(i):
+    return i + 1
+
+
+def test_break_that_waits_for_another_thread():
+    ready, go = threading.Event(), threading.Event()
+
+    def waiting(x):
+        y = x.sin()
+        ready.set()
+        go.wait(30)
+        return y.cos()
+
+    compiled = framejit.to_static(waiting)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(compiled(x3())))
+    thread.start()
+    assert ready.wait(30)
+    other = framejit.to_static(plus)
+    check(other, plus, 2)
+    go.set()
+    thread.join(30)
+    assert torch.equal(results[0], x3().sin().cos())
+
+
+def test_tiny_switch_interval():
+    compiled = framejit.to_static(breaking)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(4, lambda i: [check(compiled, breaking, i % 2) for _ in range(20)])
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_thread_started_by_captured_code():
+    def f(x):
+        out = []
+        thread = threading.Thread(target=lambda: out.append(x.exp()))
+        thread.start()
+        thread.join()
+        return out[0].sin()
+
+    compiled = framejit.to_static(f)
+    for _ in range(2):
+        assert torch.equal(compiled(x3()), x3().exp().sin())
+
+
+def test_backward_in_several_threads():
+    weight = torch.ones(3, requires_grad=True)
+    compiled = framejit.to_static(lambda x: (x * weight).exp())
+
+    def run(i):
+        for _ in range(20):
+            (gradient,) = torch.autograd.grad(compiled(x3()).sum(), weight)
+            assert torch.equal(gradient, x3() * x3().exp())
+
+    in_threads(4, run)
+
+
+def test_daemon_thread_at_work_while_main_goes_on():
+    compiled = framejit.to_static(plus)
+    stop = []
+
+    def work():
+        while not stop:
+            compiled(x3(), 2)
+            time.sleep(0)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    for n in range(10):
+        check(compiled, plus, n)
+    stop.append(1)
+    thread.join(30)
