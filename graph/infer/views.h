@@ -5,7 +5,7 @@
 
 namespace framejit::graph::infer {
 
-InferStatus alias(InferContext& c);  // detach, alias, lift_fresh: same sizes and strides
+InferStatus alias(InferContext& c);  // detach, alias: same sizes and strides
 InferStatus view(InferContext& c);
 InferStatus unsafe_view(InferContext& c);
 InferStatus reshape_alias(InferContext& c);

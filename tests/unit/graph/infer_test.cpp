@@ -1,0 +1,143 @@
+#include "graph/infer.h"
+
+#include <chrono>
+
+#include "tests/unit/graph/test_support.h"
+
+namespace framejit::graph {
+namespace {
+
+const int64_t kShape6x4[] = {6, 4};
+
+TEST(PointwiseTest, BroadcastsAndPromotes) {
+  Inference i({tensor({4, 1}), tensor({3}, DType::kI64)});
+  EXPECT_EQ(i.text("aten::add.Tensor", {val(0), val(1), Operand::integer(1)}), "tensor<4x3xf32, cpu>");
+  EXPECT_EQ(i.text("aten::eq.Tensor", {val(0), val(1)}), "tensor<4x3xbool, cpu>");
+}
+
+TEST(PointwiseTest, WrappedNumbersAreWeak) {
+  Inference i({tensor({2}, DType::kF16), tensor({2}, DType::kI32), tensor({}, DType::kF64)});
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(0), Operand::real(2.5)}), "tensor<2xf16, cpu>");
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(1), Operand::real(2.5)}), "tensor<2xf32, cpu>");
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(1), Operand::integer(2)}), "tensor<2xi32, cpu>");
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(0), val(2)}), "tensor<2xf16, cpu>");
+  EXPECT_EQ(i.text("aten::div.Tensor", {val(1), Operand::integer(2)}, {.default_dtype = DType::kF64}),
+            "tensor<2xf64, cpu>");
+}
+
+TEST(PointwiseTest, KeepsAPermutedLayout) {
+  Inference i({strided({2, 3, 4}, {12, 1, 3}), strided({2, 3, 4, 5}, {60, 1, 15, 3})});
+  EXPECT_EQ(i.text("aten::exp", {val(0)}), "tensor<2x3x4xf32, cpu, strides=[12, 1, 3]>");
+  EXPECT_EQ(i.text("aten::add.Tensor", {val(0), Operand::integer(1), Operand::integer(1)}),
+            "tensor<2x3x4xf32, cpu, strides=[12, 1, 3]>");
+  EXPECT_EQ(i.text("aten::relu", {val(1)}), "tensor<2x3x4x5xf32, cpu, strides=[60, 1, 15, 3]>");
+}
+
+TEST(PointwiseTest, TheFirstOperandDecidesWhenLayoutsDiffer) {
+  Inference i({tensor({2, 3}), strided({2, 3}, {1, 2})});
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(0), val(1)}), "tensor<2x3xf32, cpu>");
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(1), val(0)}), "tensor<2x3xf32, cpu, strides=[1, 2]>");
+}
+
+TEST(PointwiseTest, ShapesThatDoNotBroadcastAreErrors) {
+  Inference i({tensor({4}), tensor({3})});
+  EXPECT_EQ(i.text("aten::mul.Tensor", {val(0), val(1)}), "error");
+}
+
+TEST(PointwiseTest, InPlaceReturnsTheOperandItself) {
+  Inference i({tensor({2, 3}), tensor({3}), tensor({3}, DType::kI64)});
+  ASSERT_EQ(i.run("aten::add_.Tensor", {val(0), val(1), Operand::integer(1)}), InferStatus::kOk);
+  EXPECT_EQ(i.out[0].alias, AliasKind::kSame);
+  EXPECT_EQ(i.out[0].alias_operand, 0);
+  EXPECT_EQ(i.text("aten::add_.Tensor", {val(1), val(0), Operand::integer(1)}), "error");
+  EXPECT_EQ(i.text("aten::add_.Tensor", {val(2), val(1), Operand::integer(1)}), "error");
+}
+
+TEST(ViewTest, ComputesStridesWithoutACopy) {
+  Inference i({strided({2, 3, 4}, {24, 8, 1}), strided({6, 4}, {1, 6})});
+  ASSERT_EQ(i.text("aten::view", {val(0), Operand::ints(kShape6x4)}), "tensor<6x4xf32, cpu, strides=[8, 1]>");
+  EXPECT_EQ(i.out[0].alias, AliasKind::kView);
+  const int64_t flat[] = {-1};
+  EXPECT_EQ(i.text("aten::view", {val(1), Operand::ints(flat)}), "error");
+}
+
+TEST(ViewTest, SliceClampsAndOffsets) {
+  Inference i({tensor({5, 4})});
+  EXPECT_EQ(i.text("aten::slice.Tensor",
+                   {val(0), Operand::integer(0), Operand::integer(-3), Operand::integer(99), Operand::integer(2)}),
+            "tensor<2x4xf32, cpu, strides=[8, 1], offset=8>");
+  EXPECT_EQ(i.text("aten::select.int", {val(0), Operand::integer(1), Operand::integer(-1)}),
+            "tensor<5xf32, cpu, strides=[4], offset=3>");
+}
+
+TEST(ViewTest, UnbindGivesOneResultPerElement) {
+  Inference i({tensor({3, 2})});
+  EXPECT_EQ(i.text("aten::unbind.int", {val(0), Operand::integer(0)}),
+            "tensor<2xf32, cpu>; tensor<2xf32, cpu, offset=2>; tensor<2xf32, cpu, offset=4>");
+}
+
+TEST(ReduceTest, DimensionsKeepdimAndTypes) {
+  Inference i({tensor({2, 3, 4}, DType::kI32), tensor({2, 3, 4})});
+  const int64_t dims[] = {0, -1};
+  EXPECT_EQ(i.text("aten::sum.dim_IntList", {val(0), Operand::ints(dims), Operand::boolean(true), Operand::none()}),
+            "tensor<1x3x1xi64, cpu>");
+  EXPECT_EQ(i.text("aten::mean.dim", {val(1), Operand::ints(dims), Operand::boolean(false), Operand::none()}),
+            "tensor<3xf32, cpu>");
+  EXPECT_EQ(i.text("aten::mean.dim", {val(0), Operand::ints(dims), Operand::boolean(false), Operand::none()}), "error");
+}
+
+TEST(MatrixTest, ChecksInnerSizes) {
+  Inference i({tensor({2, 3}), tensor({3, 4}), tensor({4})});
+  EXPECT_EQ(i.text("aten::mm", {val(0), val(1)}), "tensor<2x4xf32, cpu>");
+  EXPECT_EQ(i.text("aten::mm", {val(1), val(0)}), "error");
+  EXPECT_EQ(i.text("aten::addmm", {val(2), val(0), val(1), Operand::integer(1), Operand::integer(1)}),
+            "tensor<2x4xf32, cpu>");
+}
+
+TEST(ConvolutionTest, FollowsChannelsLast) {
+  Inference i({strided({1, 3, 8, 8}, {192, 1, 24, 3}), tensor({16, 3, 3, 3})});
+  const int64_t one[] = {1, 1}, zero[] = {0, 0}, two[] = {2, 2};
+  EXPECT_EQ(i.text("aten::convolution",
+                   {val(0), val(1), Operand::none(), Operand::ints(two), Operand::ints(one), Operand::ints(one),
+                    Operand::boolean(false), Operand::ints(zero), Operand::integer(1)}),
+            "tensor<1x16x4x4xf32, cpu, strides=[256, 1, 64, 16]>");
+}
+
+TEST(InferTest, SymbolicOrSparseOperandsHaveNoRule) {
+  TensorMeta sparse = tensor({2});
+  sparse.layout = Layout::kSparse;
+  Inference i({sparse, tensor({2})});
+  EXPECT_EQ(i.text("aten::neg", {val(0)}), "no rule");
+  EXPECT_EQ(i.text("aten::unsqueeze", {val(1), val(1)}), "no rule");
+  OpId unknown = intern_op("mylib::unknown");
+  InferOutput out;
+  EXPECT_EQ(infer_meta(unknown, {}, MetaLookup(nullptr, nullptr), out), InferStatus::kNoRule);
+}
+
+TEST(InferTest, ScalesToAWholeModelInUnderAMillisecond) {
+  Inference i({tensor({16, 128, 256}), tensor({256})});
+  const int64_t shape[] = {256};
+  OpId norm = find_op("aten::native_layer_norm"), add = find_op("aten::add.Tensor");
+  std::vector<TensorMeta> metas = {tensor({16, 128, 256}), tensor({256})};
+  MetaLookup lookup(&metas, [](const void* all, ValueId id) -> const TensorMeta& {
+    return (*static_cast<const std::vector<TensorMeta>*>(all))[id.index()];
+  });
+  Operand norm_operands[] = {val(0), Operand::ints(shape), val(1), val(1), Operand::real(1e-5)};
+  Operand add_operands[] = {val(0), val(0), Operand::integer(1)};
+  InferOutput out;
+  auto best = std::chrono::nanoseconds::max();
+  for (int round = 0; round < 20; ++round) {
+    auto begin = std::chrono::steady_clock::now();
+    for (int n = 0; n < 144; ++n) {
+      ASSERT_EQ(infer_meta(norm, norm_operands, lookup, out), InferStatus::kOk);
+      ASSERT_EQ(infer_meta(add, add_operands, lookup, out), InferStatus::kOk);
+    }
+    best =
+        std::min(best, std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin));
+  }
+  RecordProperty("nanoseconds_for_288_operators", static_cast<int>(best.count()));
+  EXPECT_LT(best, std::chrono::milliseconds(1));
+}
+
+}  // namespace
+}  // namespace framejit::graph
