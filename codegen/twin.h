@@ -9,6 +9,7 @@
 //   0    return: C++ has made surplus slots safe (below); the twin empties the stack, calls take() and returns its
 //   value. 1    resume elsewhere: the same, with run_resume() in the place of take(), outside every exception region.
 //   2    nothing captured: the frame is untouched, `o` runs.
+//   any number that is no exit of this twin: as 1.
 //   3+k  exit k of TwinSpec::exits. Before it returns, C++ writes locals and cells and the stack slots below
 //        kept_depth(site, exit), in place, NULLs included. The stub drops the surplus slots [kept, depth at the site),
 //        pushes None for each slot of [kept, depth at the exit), and, if there are such, calls take(): C++ then writes
@@ -72,7 +73,8 @@ struct TwinError {
 // The new code object. A null Ref: a Python exception is set (memory). Throws InternalError on a broken invariant.
 Result<Ref, TwinError> build_twin(const bytecode::DecodedCodePtr& code, const TwinSpec& spec);
 
-// What both sides of the contract must agree on. Cheap to make once per code object, and immutable.
+// What both sides of the contract must agree on. Cheap to make once per code object, and immutable. Refers to the
+// decoded code, which must live as long.
 class TwinLayout {
  public:
   explicit TwinLayout(const bytecode::Decoded& code);
@@ -91,6 +93,9 @@ class TwinLayout {
   std::vector<int32_t> null_slots(bytecode::InstrIndex at) const { return code_.null_slots(at); }
   // 3.11+: stack slots that hold the previously handled exception, outermost first.
   std::vector<int32_t> handled_slots(bytecode::InstrIndex at) const;
+  // Where sites are worth having once this exit's instruction has run: behind it, at its jump's target, and where the
+  // handlers that catch what it raises have ended. All are legal.
+  std::vector<bytecode::InstrIndex> sites_after(const ExitTarget& exit) const;
   // Where a frame can have a site first: the first instruction after the prologue.
   bytecode::InstrIndex body_start() const { return body_start_; }
 

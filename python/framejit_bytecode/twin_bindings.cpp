@@ -78,6 +78,20 @@ PyObject* twin_kept_depth(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* twin_sites_after(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    PyObject* code;
+    int exit, pending;
+    if (!PyArg_ParseTuple(args, "O!ii", &PyCode_Type, &code, &exit, &pending)) return nullptr;
+    auto decoded = bytecode::decode(code);
+    const TwinLayout layout(*decoded);
+    std::vector<int32_t> sites;
+    for (InstrIndex site : layout.sites_after({InstrIndex(exit), static_cast<bool>(pending)}))
+      sites.push_back(static_cast<int32_t>(site.value));
+    return int_list(sites).release();
+  });
+}
+
 bool read_sites(PyObject* list, std::vector<codegen::SegmentSite>& sites) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     int at;
@@ -128,6 +142,7 @@ PyObject* twin_list(PyObject*, PyObject* arg) {
 PyMethodDef methods[] = {
     {"twin_layout", twin_layout, METH_O, "twin_layout(code) -> dict\n\nWhere twins can be left and entered."},
     {"twin_kept_depth", twin_kept_depth, METH_VARARGS, "twin_kept_depth(code, site, exit, pending) -> int"},
+    {"twin_sites_after", twin_sites_after, METH_VARARGS, "twin_sites_after(code, exit, pending) -> [index]"},
     {"twin_build", twin_build, METH_VARARGS,
      "twin_build(code, [(index, segment)], [(index, pending)], take, run_resume, run_pending, resume_slot[, "
      "resume_at]) -> "

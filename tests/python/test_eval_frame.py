@@ -1,5 +1,7 @@
 """The frame hook, on whatever Python runs this: who is handed to the handler, and that nothing is left behind."""
 import gc
+import importlib.util
+import shutil
 import sys
 import threading
 import time
@@ -355,6 +357,68 @@ def test_monitoring_sees_the_original(local):
     finally:
         mon.free_tool_id(3)
     assert _core.hook_call(lambda: f()) == "replaced"
+
+
+@pytest.fixture(scope="module")
+def other_core(tmp_path_factory):
+    """A second, independent copy of the extension: someone else's frame evaluator."""
+    path = tmp_path_factory.mktemp("other") / "_core.so"
+    shutil.copy(_core.__file__, str(path))
+    spec = importlib.util.spec_from_file_location("_core", str(path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_other_evaluators_are_chained_to(other_core):
+    def ours(x):
+        return theirs(x)
+
+    def theirs(x):
+        return "original"
+
+    def left_alone():
+        return ours(1), theirs(1)
+
+    _core.hook_set_replacements({ours.__code__: lambda x: "ours"})
+    other_core.hook_set_replacements({theirs.__code__: lambda x: "theirs"})
+    try:
+        for first, second in ((_core, other_core), (other_core, _core)):
+            assert first.hook_call(lambda: second.hook_call(left_alone)) == ("ours", "theirs")
+            assert left_alone() == ("original", "original")
+    finally:
+        other_core.hook_set_replacements(None)
+
+
+def test_evaluator_installed_over_ours_and_left_late(other_core):
+    def f():
+        return "original"
+
+    _core.hook_set_replacements({f.__code__: lambda: "ours"})
+    other_core.hook_set_replacements({})
+    inside, leave = threading.Event(), threading.Event()
+
+    def stay():
+        inside.set()
+        leave.wait(10)
+
+    def start_other():
+        thread = threading.Thread(target=other_core.hook_call, args=(stay,))
+        thread.start()
+        inside.wait(10)
+        return thread
+
+    try:
+        thread = _core.hook_call(start_other)  # the other evaluator now lies over ours, which has left
+        assert f() == "original"
+        assert _core.hook_call(f) == "ours"
+        leave.set()
+        thread.join()
+        assert f() == "original"
+        assert _core.hook_call(f) == "ours"
+    finally:
+        leave.set()
+        other_core.hook_set_replacements(None)
 
 
 def test_code_state_lives_as_long_as_the_code():

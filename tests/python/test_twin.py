@@ -392,6 +392,27 @@ def test_method_slots_are_static():
     assert len(seen) > 20 and all(seen)
 
 
+@pytest.mark.parametrize("fn, call", EACH)
+def test_sites_after_an_exit_are_legal_and_reached(fn, call):
+    """Each run that passes an instruction and goes on passes one of the sites after it, unless the function ends first."""
+    twin = twin_of(fn)
+    hits, _ = twin.hits(call())
+    for m, i in enumerate(hits[:-1]):
+        after = _core.twin_sites_after(fn.__code__, i, 0)
+        assert set(after) <= set(twin.sites)
+        handled = any(twin.rows[h]["handled"] for h in hits[m + 1 :])
+        if not handled and twin.rows[hits[m + 1]]["op"] not in ("ReturnValue", "ReturnConst"):
+            assert set(after) & set(hits[m + 1 :]), (i, after, twin.rows[i])
+
+
+def test_sites_after_a_caught_exception():
+    fn = twin_corpus.try_except
+    twin = twin_of(fn)
+    divide = next(i for i, row in enumerate(twin.rows) if row["op"] == "BinaryOp")
+    hits, _ = twin.hits((0,))
+    assert set(_core.twin_sites_after(fn.__code__, divide, 0)) & set(hits[hits.index(divide) + 1 :])
+
+
 def test_generators_have_no_twin():
     def gen():
         yield 1

@@ -1,0 +1,100 @@
+// Where a frame can have segments again once an exit's instruction has run.
+#include <algorithm>
+#include <set>
+
+#include "codegen/twin.h"
+
+namespace framejit::codegen {
+
+using bytecode::Block;
+using bytecode::Decoded;
+using bytecode::ExceptionRegion;
+using bytecode::InstrIndex;
+using bytecode::Instruction;
+using bytecode::SimOp;
+using bytecode::SlotKind;
+
+namespace {
+
+class SiteSearch {
+ public:
+  SiteSearch(const Decoded& code, const TwinLayout& layout) : code_(code), layout_(layout) {}
+
+  std::vector<InstrIndex> run(const ExitTarget& exit) {
+    const Instruction& instr = code_.at(exit.at);
+    if (!bytecode::ends_block(instr.op)) add_next_site(next(exit.at));
+    if (instr.jumps() && !is_setup(instr.op)) add_next_site(instr.target);
+    for (InstrIndex handler : handlers_of(exit.at)) follow_handler(handler);
+    return {sites_.begin(), sites_.end()};
+  }
+
+ private:
+  static constexpr int kMaxSteps = 64;
+
+  static InstrIndex next(InstrIndex i) { return InstrIndex(i.index() + 1); }
+  static bool is_setup(SimOp op) {
+    return op == SimOp::kSetupFinally || op == SimOp::kSetupWith || op == SimOp::kSetupAsyncWith;
+  }
+
+  // The first legal place from `i` on, along the straight line that control takes if no branch is taken.
+  void add_next_site(InstrIndex i) {
+    for (int steps = 0; steps < kMaxSteps && i.index() < code_.size() && code_.reachable(i); ++steps) {
+      if (layout_.why_not_site(i) == nullptr) {
+        if (code_.at(i).op != SimOp::kReturnValue && code_.at(i).op != SimOp::kReturnConst) sites_.insert(i);
+        return;
+      }
+      const Instruction& instr = code_.at(i);
+      if (bytecode::ends_block(instr.op) && instr.op != SimOp::kJump) return;
+      i = instr.op == SimOp::kJump ? instr.target : next(i);
+    }
+  }
+
+  std::vector<InstrIndex> handlers_of(InstrIndex i) const {
+    std::vector<InstrIndex> handlers;
+    if (const int32_t region = code_.at(i).region; region >= 0) handlers.push_back(code_.regions[region].handler);
+    for (const Block& block : code_.blocks(i))
+      if (block.kind == Block::Kind::kFinally) handlers.push_back(block.handler);
+    return handlers;
+  }
+
+  // Walks a handler along its normal edges, and the handlers round it, up to where they have ended.
+  void follow_handler(InstrIndex handler) {
+    std::vector<InstrIndex> work{handler};
+    while (!work.empty()) {
+      const InstrIndex i = work.back();
+      work.pop_back();
+      if (i.index() >= code_.size() || !code_.reachable(i) || !seen_.insert(i).second) continue;
+      if (!inside_handler(i)) {
+        add_next_site(i);
+        continue;
+      }
+      const Instruction& instr = code_.at(i);
+      if (!bytecode::ends_block(instr.op)) work.push_back(next(i));
+      if (instr.jumps()) work.push_back(instr.target);
+      for (InstrIndex outer : handlers_of(i)) work.push_back(outer);
+    }
+  }
+
+  bool inside_handler(InstrIndex i) const {
+    const Instruction& instr = code_.at(i);
+    if (instr.op == SimOp::kPushExcInfo || !layout_.handled_slots(i).empty() || code_.state(i).varies) return true;
+    for (const Block& block : code_.blocks(i))
+      if (block.kind == Block::Kind::kExceptHandler) return true;
+    for (SlotKind kind : code_.slot_kinds(i))
+      if (kind == SlotKind::kException || kind == SlotKind::kReturnPoint) return true;
+    return false;
+  }
+
+  const Decoded& code_;
+  const TwinLayout& layout_;
+  std::set<InstrIndex> sites_;
+  std::set<InstrIndex> seen_;
+};
+
+}  // namespace
+
+std::vector<InstrIndex> TwinLayout::sites_after(const ExitTarget& exit) const {
+  return SiteSearch(code_, *this).run(exit);
+}
+
+}  // namespace framejit::codegen
