@@ -51,7 +51,9 @@ void Assembler::copy(InstrIndex i) {
   if (instr.op == SimOp::kCall && instr.extra >= 0) {
     item.opcode = static_cast<uint16_t>(find_opcode(base_.version, "KW_NAMES"));
     item.arg = static_cast<uint32_t>(instr.extra);
+    position_ = base_.keywords_position(i);
     append(item);
+    position_ = instr.position;
   }
   if (instr.op == SimOp::kCall && traits(base_.version).has_precall) {
     item.opcode = static_cast<uint16_t>(find_opcode(base_.version, "PRECALL"));

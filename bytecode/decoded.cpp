@@ -50,6 +50,12 @@ std::vector<Block> Decoded::blocks(InstrIndex i) const {
   return blocks;
 }
 
+const Position& Decoded::keywords_position(InstrIndex i) const {
+  const auto found = std::lower_bound(keywords_positions_.begin(), keywords_positions_.end(), i.value,
+                                      [](const auto& entry, uint32_t index) { return entry.first < index; });
+  return found != keywords_positions_.end() && found->first == i.value ? found->second : at(i).position;
+}
+
 const Liveness& Decoded::liveness() const {
   if (!liveness_) liveness_ = std::make_shared<const Liveness>(compute_liveness(*this));
   return *liveness_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bytecode/instruction.h"
@@ -99,6 +100,8 @@ class Decoded {
 
   const Instruction& at(InstrIndex i) const { return instructions[i.index()]; }
   size_t size() const { return instructions.size(); }
+  // Position of the KW_NAMES that was folded into a call: CPython gives it the line of the call's first line only.
+  const Position& keywords_position(InstrIndex i) const;
   // The instruction that holds the code unit at this byte offset (its prefixes and caches included).
   InstrIndex index_at_offset(uint32_t byte_offset) const { return InstrIndex(unit_to_index_[byte_offset / 2]); }
 
@@ -134,6 +137,7 @@ class Decoded {
     Block block;
   };
   std::vector<uint32_t> unit_to_index_;
+  std::vector<std::pair<uint32_t, Position>> keywords_positions_;  // where it differs from the call's own, by index
   std::vector<StaticState> states_;
   std::vector<SpecialSlot> specials_;
   std::vector<BlockNode> blocks_;

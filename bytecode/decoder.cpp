@@ -239,7 +239,13 @@ class Decoder {
   void attach_positions() {
     const std::vector<Position> units =
         parse_line_table(traits_.line_format, raw_.line_table, raw_.first_line, raw_.code.size() / kUnitBytes);
-    for (Instruction& instr : out_.instructions) instr.position = units[instr.offset / kUnitBytes];
+    for (uint32_t i = 0; i < out_.size(); ++i) {
+      Instruction& instr = out_.instructions[i];
+      instr.position = units[instr.offset / kUnitBytes];
+      if (instr.op != SimOp::kCall || instr.extra < 0) continue;
+      const Position& keywords = units[instr.first_offset / kUnitBytes];
+      if (!(keywords == instr.position)) out_.keywords_positions_.push_back({i, keywords});
+    }
   }
 
   void attach_regions() {
