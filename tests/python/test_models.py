@@ -3,9 +3,10 @@
 import gc
 import weakref
 
-import framejit
 import pytest
 import torch
+
+import framejit
 from models import EXTRA, MODELS, build, loss_of, missing_package, tensors_of
 from support.counts import at_least, expect_counts
 
