@@ -13,10 +13,11 @@ PyModuleDef c_module = {
 PyMODINIT_FUNC PyInit__C() {
   PyObject* module = PyModule_Create(&c_module);
   if (!module) return nullptr;
-  if (framejit::add_static_function_bindings(module) < 0 || framejit::add_engine_bindings(module) < 0 ||
-      framejit::add_torch_testing_bindings(module) < 0) {
-    Py_DECREF(module);
-    return nullptr;
-  }
-  return module;
+  PyObject* testing = nullptr;
+  if (framejit::add_static_function_bindings(module) == 0 && framejit::add_engine_bindings(module) == 0 &&
+      (testing = framejit::make_torch_testing_module()) != nullptr &&
+      PyModule_AddObject(module, "_testing", testing) == 0)
+    return module;
+  Py_DECREF(module);
+  return nullptr;
 }

@@ -1,0 +1,145 @@
+#include "runtime/torch/aten_executable.h"
+
+#include <c10/util/SmallVector.h>
+
+#include "runtime/torch/py_tensor.h"
+#include "runtime/torch/trace_stop.h"
+#include "runtime/torch/view_replay.h"
+
+namespace framejit::torchlib {
+
+using graph::ValueId;
+
+namespace {
+
+// Registers of one call. Those of inputs borrow the reference that the caller's object holds.
+class Registers {
+ public:
+  Registers(size_t count, const std::vector<uint32_t>& inputs, PyObject* const* objects) : inputs_(inputs) {
+    tensors_.resize(count);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      c10::TensorImpl* impl = unpack_tensor(objects[i]).unsafeGetTensorImpl();
+      tensors_[inputs[i]] = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(impl));
+    }
+  }
+  ~Registers() {
+    for (uint32_t input : inputs_) tensors_[input].unsafeReleaseTensorImpl();
+  }
+  Registers(const Registers&) = delete;
+  Registers& operator=(const Registers&) = delete;
+  at::Tensor* data() { return tensors_.data(); }
+  at::Tensor& operator[](size_t i) { return tensors_[i]; }
+
+ private:
+  const std::vector<uint32_t>& inputs_;
+  c10::SmallVector<at::Tensor, 16> tensors_;
+};
+
+class AllowThreads {
+ public:
+  AllowThreads() : state_(PyEval_SaveThread()) {}
+  ~AllowThreads() { PyEval_RestoreThread(state_); }
+
+ private:
+  PyThreadState* state_;
+};
+
+class AtenExecutable final : public runtime::Executable {
+ public:
+  AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
+                 std::shared_ptr<TrainingProgram> training);
+
+  bool run(PyObject* const* inputs, PyObject** outputs) override;
+  const graph::Graph* backward_graph() const override { return training_ ? &training_->first_graph() : nullptr; }
+
+ private:
+  void compute(Registers& registers) const;
+  void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
+
+  std::shared_ptr<TrainingProgram> training_;
+  std::vector<OutputSpec> outputs_;
+  ViewReplay views_;
+  Plan plan_;
+  std::vector<uint32_t> input_registers_;
+  std::vector<uint32_t> output_registers_;
+  bool plain_outputs_;  // each is an input, or in a register
+};
+
+// Nodes that only make views which ViewReplay makes again.
+std::vector<bool> unused_views(const graph::Graph& graph, const ViewReplay& views, const std::vector<ValueId>& keep) {
+  std::vector<bool> used(graph.value_count()), skip(graph.node_count());
+  for (ValueId id : keep) used[id.index()] = true;
+  for (size_t n = graph.node_count(); n-- > 0;) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    bool wanted = !views.nodes()[n];
+    for (size_t i = 0; i < node.result_count; ++i) wanted |= used[node.result(i).index()];
+    skip[n] = !wanted;
+    if (!wanted) continue;
+    for (const graph::Operand& operand : node.args())
+      graph::for_each_value(operand, [&](ValueId id) { used[id.index()] = true; });
+  }
+  return skip;
+}
+
+AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
+                               std::shared_ptr<TrainingProgram> training)
+    : training_(std::move(training)), outputs_(recording->outputs), views_(graph, *recording) {
+  std::vector<ValueId> keep = views_.roots();
+  if (training_) {
+    keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
+    keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
+  }
+  plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
+  for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
+  plain_outputs_ = views_.empty();
+  for (const OutputSpec& output : outputs_) {
+    plain_outputs_ &= !output.data;
+    output_registers_.push_back(plan_.register_of(output.value));
+  }
+}
+
+void AtenExecutable::compute(Registers& registers) const {
+  if (plan_.empty()) return;
+  AllowThreads no_gil;
+  BelowAutograd below;
+  plan_.run(registers.data());
+}
+
+void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const {
+  std::vector<at::Tensor> tensors;
+  if (!plain_outputs_) views_.run(plan_, registers.data(), tensors);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i].input >= 0) {
+      outputs[i] = inputs[outputs_[i].input];
+      Py_INCREF(outputs[i]);
+    } else {
+      // The same value may be an output twice.
+      outputs[i] = wrap_tensor(plain_outputs_ ? registers[output_registers_[i]] : tensors[i]);
+    }
+  }
+}
+
+bool AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
+  auto body = [&] {
+    Registers registers(plan_.register_count(), input_registers_, inputs);
+    compute(registers);
+    if (training_) {
+      std::vector<at::Tensor> tensors;
+      for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
+      attach_history(training_, plan_, tensors.data(), registers.data());
+    }
+    make_outputs(registers, inputs, outputs);
+    return true;
+  };
+  return with_translated_errors(body);
+}
+
+}  // namespace
+
+std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
+                                                          std::shared_ptr<Recording> recording,
+                                                          std::shared_ptr<TrainingProgram> training) {
+  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training));
+}
+
+}  // namespace framejit::torchlib

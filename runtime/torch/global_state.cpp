@@ -1,0 +1,92 @@
+#include "runtime/torch/global_state.h"
+
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include "runtime/torch/torch_host.h"
+
+namespace framejit::torchlib {
+namespace {
+
+int autocast_nesting() {
+  int nesting = at::autocast::increment_nesting() - 1;
+  at::autocast::decrement_nesting();
+  return nesting;
+}
+
+uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 29);
+}
+
+// Switches that choose between kernels where an operator is decomposed, above the recorder.
+uint64_t context_word() {
+  const at::Context& context = at::globalContext();
+  uint64_t word = 0;
+  for (bool bit : {context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
+                   context.deterministicFillUninitializedMemory(), context.userEnabledFlashSDP(),
+                   context.userEnabledMemEfficientSDP(), context.userEnabledMathSDP(), context.userEnabledCuDNN(),
+                   context.userEnabledMkldnn(), context.deterministicCuDNN(), context.benchmarkCuDNN()})
+    word = word * 2 + bit;
+  return word;
+}
+
+}  // namespace
+
+uint64_t global_state() {
+  c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  keys.included_ = keys.included_.remove(c10::DispatchKey::Fake);  // ours, while a recording is under way
+  const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+  uint64_t modes = autograd.get_grad_mode() * 1u + autograd.get_inference_mode() * 2u + autograd.get_fw_grad_mode() * 4u +
+                   autograd.get_multithreading_enabled() * 8u;
+  modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state()) << 4;
+  modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::stack_len() & 0xff) << 8;
+  modes |= static_cast<uint64_t>(c10::impl::TorchDispatchModeTLS::stack_len() & 0xff) << 16;
+  modes |= static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())) << 24;
+  uint64_t context = context_word();
+  // Autocast is on for a device where its key is not excluded.
+  constexpr c10::DispatchKeySet autocast = c10::autocast_dispatch_keyset;
+  if ((keys.excluded_ & autocast) != autocast) {
+    context |= static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCPU)) << 32;
+    context |= static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA)) << 40;
+    context |= static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()) << 48;
+  }
+  uint64_t hash = mix(mix(mix(0, modes), context), keys.included_.raw_repr());
+  return mix(hash, keys.excluded_.raw_repr());
+}
+
+const char* why_not_under_global_state() {
+  if (c10::impl::TorchDispatchModeTLS::stack_len() > 0) return "a __torch_dispatch__ mode is active";
+  if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return "a __torch_function__ mode is active";
+  if (at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED)
+    return "__torch_function__ is disabled";
+  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return "a functorch transform is active";
+  return nullptr;
+}
+
+SavedGlobalState::SavedGlobalState()
+    : grad_mode_(c10::GradMode::is_enabled()),
+      inference_mode_(c10::InferenceMode::is_enabled()),
+      cpu_autocast_dtype_(at::autocast::get_autocast_dtype(at::kCPU)),
+      cuda_autocast_dtype_(at::autocast::get_autocast_dtype(at::kCUDA)),
+      autocast_cache_(at::autocast::is_autocast_cache_enabled()),
+      autocast_nesting_(autocast_nesting()),
+      default_dtype_(c10::get_default_dtype()) {}
+
+void SavedGlobalState::restore() const {
+  at::ThreadLocalState::setThreadLocalState(thread_);
+  at::autocast::set_autocast_dtype(at::kCPU, cpu_autocast_dtype_);
+  at::autocast::set_autocast_dtype(at::kCUDA, cuda_autocast_dtype_);
+  at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  while (autocast_nesting() > autocast_nesting_) at::autocast::decrement_nesting();
+  while (autocast_nesting() < autocast_nesting_) at::autocast::increment_nesting();
+  if (c10::get_default_dtype() != default_dtype_) c10::set_default_dtype(default_dtype_);
+}
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,34 @@
+// State of the process and of the thread that decides which operators run.
+#pragma once
+
+#include <ATen/ThreadLocalState.h>
+
+#include <cstdint>
+#include <string>
+
+namespace framejit::torchlib {
+
+// Null if operators can be recorded under the state as it is now, else the reason in words: active modes, functorch
+// transforms, forward-mode differentiation.
+const char* why_not_under_global_state();
+
+// All of it, to be put back when a recording ends.
+class SavedGlobalState {
+ public:
+  SavedGlobalState();
+  void restore() const;
+  bool grad_mode() const { return grad_mode_; }
+  bool inference_mode() const { return inference_mode_; }
+
+ private:
+  at::ThreadLocalState thread_;
+  bool grad_mode_;
+  bool inference_mode_;
+  c10::ScalarType cpu_autocast_dtype_;
+  c10::ScalarType cuda_autocast_dtype_;
+  bool autocast_cache_;
+  int autocast_nesting_;
+  caffe2::TypeMeta default_dtype_;
+};
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,179 @@
+// The autograd node of one call: what it saves, and how it answers.
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <type_traits>
+
+#include "runtime/torch/training.h"
+
+namespace framejit::torchlib {
+
+using graph::ValueId;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+namespace {
+
+using NodePtr = decltype(torch::autograd::Edge::function);  // shared_ptr or intrusive_ptr, by release
+
+template <class T, class Ptr = NodePtr>
+auto make_node(std::shared_ptr<TrainingProgram> program) {
+  if constexpr (std::is_same_v<Ptr, std::shared_ptr<Node>>) {
+    // Long chains of nodes are taken apart without recursion. Found by its argument: not all releases have it.
+    return std::shared_ptr<T>(new T(std::move(program)), [](auto* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<T>(std::move(program));
+  }
+}
+
+template <class Self, class Ptr = NodePtr>
+Ptr pointer_to(Self* self) {
+  if constexpr (std::is_same_v<Ptr, std::shared_ptr<Node>>) {
+    return self->getptr();
+  } else {
+    return Ptr::reclaim_copy(self);
+  }
+}
+
+class GraphNode final : public Node {
+ public:
+  explicit GraphNode(std::shared_ptr<TrainingProgram> program) : program_(std::move(program)) {}
+
+  std::string name() const override { return "CapturedGraphBackward"; }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(state_mutex_);
+    released_ = true;
+    for (SavedVariable& variable : variables_) variable.reset_data();
+    plain_.clear();
+    unsaved_inputs_.clear();
+  }
+
+  // `registers` after the forward; roots must have their history.
+  void save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers);
+
+  variable_list apply(variable_list&& gradients) override;
+
+ private:
+  struct Slot {
+    bool variable;
+    uint32_t index;
+  };
+  struct UnsavedInput {
+    c10::weak_intrusive_ptr<c10::TensorImpl> impl;
+    uint32_t version;
+  };
+  at::Tensor unpack(uint32_t slot);
+  std::vector<at::Tensor> unpack_inputs();
+  bool is_plain(const variable_list& gradients) const;
+
+  std::shared_ptr<TrainingProgram> program_;
+  std::vector<Slot> slots_;  // beside TrainingProgram::saved()
+  std::vector<SavedVariable> variables_;
+  std::vector<at::Tensor> plain_;
+  // Inputs that the backward does not need. Gradients of gradients do; they are not kept alive for that.
+  std::vector<std::pair<uint32_t, UnsavedInput>> unsaved_inputs_;
+  std::mutex state_mutex_;
+  bool released_ = false;
+};
+
+void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
+  const Recording& recording = program_->recording();
+  const graph::Graph& graph = *recording.joint;
+  bool hooks = at::SavedTensorDefaultHooks::is_enabled() && torch::autograd::Engine::get_default_engine()
+                                                                .get_default_saved_variable_hooks() != nullptr;
+  std::vector<bool> input_saved(recording.inputs.size());
+  for (ValueId value : program_->saved()) {
+    const at::Tensor& tensor = registers[forward.register_of(value)];
+    bool is_root = std::find(recording.roots.begin(), recording.roots.end(), value) != recording.roots.end();
+    bool is_input = graph.value(value).is_input();
+    if (is_input) input_saved[graph.value(value).index] = true;
+    if (is_input || is_root || hooks) {
+      slots_.push_back({true, static_cast<uint32_t>(variables_.size())});
+      variables_.emplace_back(tensor, is_root);
+    } else {
+      slots_.push_back({false, static_cast<uint32_t>(plain_.size())});
+      plain_.push_back(tensor);
+    }
+  }
+  for (uint32_t i = 0; i < input_saved.size(); ++i) {
+    if (input_saved[i]) continue;
+    const at::Tensor& input = inputs[i];
+    unsaved_inputs_.emplace_back(i, UnsavedInput{c10::weak_intrusive_ptr<c10::TensorImpl>(input.getIntrusivePtr()),
+                                                 input.is_inference() ? 0 : static_cast<uint32_t>(input._version())});
+  }
+}
+
+at::Tensor GraphNode::unpack(uint32_t slot) {
+  if (!slots_[slot].variable) return plain_[slots_[slot].index];
+  return variables_[slots_[slot].index].unpack(pointer_to(this));
+}
+
+std::vector<at::Tensor> GraphNode::unpack_inputs() {
+  const Recording& recording = program_->recording();
+  const graph::Graph& graph = *recording.joint;
+  std::vector<at::Tensor> inputs(recording.inputs.size());
+  for (uint32_t i = 0; i < program_->saved().size(); ++i) {
+    const graph::Value& value = graph.value(program_->saved()[i]);
+    if (value.is_input()) inputs[value.index] = unpack(i);
+  }
+  for (auto& [index, unsaved] : unsaved_inputs_) {
+    inputs[index] = at::Tensor(unsaved.impl.lock());
+    TORCH_CHECK(inputs[index].defined(), "framejit: an input of a captured graph is gone before its second derivative");
+    TORCH_CHECK(inputs[index].is_inference() || static_cast<uint32_t>(inputs[index]._version()) == unsaved.version,
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                "an input of a captured graph is at version ",
+                inputs[index]._version(), "; expected version ", unsaved.version, " instead.");
+  }
+  return inputs;
+}
+
+bool GraphNode::is_plain(const variable_list& gradients) const {
+  constexpr c10::DispatchKeySet unusual({c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
+                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize,
+                                         c10::DispatchKey::Fake, c10::DispatchKey::Conjugate,
+                                         c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  for (const at::Tensor& gradient : gradients)
+    if (gradient.defined() && (gradient.key_set().has_any(unusual) || gradient.layout() != c10::kStrided)) return false;
+  return true;
+}
+
+variable_list GraphNode::apply(variable_list&& gradients) {
+  std::lock_guard<std::mutex> lock(state_mutex_);
+  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
+  if (c10::GradMode::is_enabled() || !is_plain(gradients)) return program_->recompute(unpack_inputs(), gradients);
+  const BackwardPlan& backward = program_->plan_for(gradients);
+  if (!backward.complete) return program_->recompute(unpack_inputs(), gradients);
+  const graph::Graph& graph = backward.graph.graph;
+  std::vector<at::Tensor> registers(backward.plan.register_count());
+  size_t input = 0;
+  for (uint32_t slot : backward.saved) registers[graph.inputs()[input++].index()] = unpack(slot);
+  for (uint32_t root : backward.graph.tangents) registers[graph.inputs()[input++].index()] = gradients[root];
+  {
+    BelowAutograd below;
+    backward.plan.run(registers.data());
+  }
+  variable_list results;
+  for (ValueId value : backward.graph.gradients)
+    results.push_back(value.valid() ? registers[backward.plan.register_of(value)] : at::Tensor());
+  return results;
+}
+
+}  // namespace
+
+void attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward, const at::Tensor* inputs,
+                    at::Tensor* registers) {
+  const Recording& recording = program->recording();
+  auto node = make_node<GraphNode>(program);
+  for (uint32_t i : recording.differentiable_inputs)
+    node->add_next_edge(torch::autograd::impl::gradient_edge(inputs[i]));
+  for (ValueId root : recording.roots)
+    torch::autograd::set_history(registers[forward.register_of(root)], NodePtr(node));
+  node->save(forward, inputs, registers);
+}
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,101 @@
+#include "runtime/torch/input_fake.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <type_traits>
+
+#include "runtime/torch/py_tensor.h"
+
+namespace framejit::torchlib {
+namespace {
+
+using torch::autograd::Node;
+using NodePtr = decltype(torch::autograd::Edge::function);
+
+// Where the autograd graph of a real tensor begins. Gradients stop there, so it never runs.
+class OutsideNode final : public Node {
+ public:
+  std::string name() const override { return "OutsideOfCapture"; }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    TORCH_CHECK(false, "framejit: a gradient left the captured code");
+  }
+};
+
+template <class Ptr = NodePtr>
+Ptr make_outside_node() {
+  if constexpr (std::is_same_v<Ptr, std::shared_ptr<Node>>) {
+    return std::make_shared<OutsideNode>();
+  } else {
+    return c10::make_intrusive<OutsideNode>();
+  }
+}
+
+void set_history(const at::Tensor& fake, const at::Tensor& real) {
+  if (!real.requires_grad()) return;
+  if (real.is_leaf()) {
+    fake.unsafeGetTensorImpl()->set_requires_grad(true);
+    return;
+  }
+  NodePtr node = make_outside_node();
+  uint32_t output = node->add_input_metadata(fake);
+  torch::autograd::impl::set_gradient_edge(fake, {node, output});
+}
+
+// Whether the type has a `__torch_function__` of its own.
+bool overrides_functions(PyTypeObject* type) {
+  static PyObject* name = PyUnicode_InternFromString("__torch_function__");
+  static PyObject* disabled = [] {
+    Ref module = Ref::steal(PyImport_ImportModule("torch._C"));
+    return module ? PyObject_GetAttrString(module.get(), "_disabled_torch_function_impl") : nullptr;
+  }();
+  PyObject* found = _PyType_Lookup(type, name);
+  if (!found || found == disabled) return false;
+  return found != _PyType_Lookup(tensor_type(), name);
+}
+
+}  // namespace
+
+const char* why_not_input(PyObject* real) {
+  using c10::DispatchKey;
+  const at::Tensor& tensor = unpack_tensor(real);
+  if (!tensor.defined()) return "an undefined tensor";
+  c10::DispatchKeySet keys = tensor.key_set();
+  if (keys.has(DispatchKey::Fake)) return "a fake tensor of another capture";
+  if (keys.has_any(c10::DispatchKeySet({DispatchKey::Python, DispatchKey::PythonTLSSnapshot}))) return "a tensor subclass with __torch_dispatch__";
+  if (keys.has_any(c10::DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+                                        DispatchKey::Functionalize, DispatchKey::FuncTorchVmapMode})))
+    return "a tensor inside of a functorch transform";
+  if (tensor.layout() != c10::kStrided) return "a tensor whose layout is not strided";
+  if (tensor.is_quantized()) return "a quantized tensor";
+  if (keys.has(DispatchKey::ZeroTensor) || keys.has(DispatchKey::NestedTensor)) return "a tensor of a special kind";
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
+  if (tensor.has_names()) return "a tensor with named dimensions";
+  if (!tensor.has_storage()) return "a tensor without storage";
+  if (torch::autograd::impl::get_autograd_meta(tensor) && tensor._fw_grad(0).defined())
+    return "a tensor with a forward-mode gradient";
+  PyTypeObject* type = Py_TYPE(real);
+  if (type != tensor_type() && type != parameter_type() && overrides_functions(type))
+    return "a tensor subclass with __torch_function__";
+  return nullptr;
+}
+
+PyObject* make_input_fake(Recording& recording, PyObject* real) {
+  const at::Tensor& tensor = unpack_tensor(real);
+  InputFake input;
+  input.fake = recording.recorder.add_input(tensor);
+  input.value = fake_impl(input.fake)->value();
+  set_history(input.fake, tensor);
+  input.requires_grad = input.fake.requires_grad();
+  input.grad_fn = input.fake.grad_fn().get();
+  Ref object = Ref::steal(wrap_tensor(input.fake));
+  if (!object) return nullptr;
+  PyTypeObject* type = Py_TYPE(real);
+  if (type != Py_TYPE(object.get()) &&
+      PyObject_SetAttrString(object.get(), "__class__", reinterpret_cast<PyObject*>(type)) < 0)
+    return nullptr;
+  recording.inputs.push_back(std::move(input));
+  return object.release();
+}
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,15 @@
+// The fake that stands for a tensor from outside.
+#pragma once
+
+#include "base/py_ref.h"
+#include "runtime/torch/recording.h"
+
+namespace framejit::torchlib {
+
+// Null if a graph may take this real tensor as an input, else the reason in words.
+const char* why_not_input(PyObject* real);
+
+// A Python object of the real one's type. New reference, or null with a Python error. Throws.
+PyObject* make_input_fake(Recording& recording, PyObject* real);
+
+}  // namespace framejit::torchlib

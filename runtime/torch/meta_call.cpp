@@ -1,0 +1,156 @@
+#include "runtime/torch/meta_call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "runtime/torch/convert.h"
+#include "runtime/torch/trace_stop.h"
+
+namespace framejit::torchlib {
+
+using graph::ValueId;
+
+MetaCall::MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t base)
+    : op_(op), arguments_(stack), base_(base) {
+  c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKey::Fake);
+  at::AutoDispatchBelowADInplaceOrView below;
+  stack_.reserve(op.args.size());
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    if (static_cast<int>(i) == op.device_arg) {
+      stack_.emplace_back(c10::Device(c10::kMeta));
+    } else {
+      stack_.push_back(convert(stack[base + i]));
+    }
+  }
+}
+
+at::Tensor MetaCall::meta_tensor(const at::Tensor& tensor) {
+  FakeImpl* fake = fake_impl(tensor);
+  if (!fake) return tensor;  // undefined, a number, or a small constant
+  for (const auto& [known, meta] : metas_)
+    if (known == fake) return meta;
+  at::Tensor meta = at::empty_strided(tensor.sizes(), tensor.strides(),
+                                      at::TensorOptions().dtype(tensor.dtype()).device(c10::kMeta));
+  if (tensor.storage_offset() != 0) {
+    // A Meta kernel checks that views stay inside of the storage.
+    int64_t extent = meta_of(*fake).storage_extent();
+    at::Tensor whole = at::empty_strided({extent}, {1}, meta.options());
+    meta.unsafeGetTensorImpl()->set_storage_keep_dtype(whole.storage());
+    meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
+  }
+  if (tensor.is_conj()) meta._set_conj(true);
+  if (tensor.is_neg()) meta._set_neg(true);
+  if (fake->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+  metas_.emplace_back(fake, meta);
+  return meta;
+}
+
+c10::IValue MetaCall::convert(const c10::IValue& value) {
+  if (value.isTensor()) return meta_tensor(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& item : value.toTensorVector()) list.push_back(meta_tensor(item));
+    return list;
+  }
+  if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+    c10::ArrayRef<c10::IValue> items = value.toListRef();
+    bool tensors = std::any_of(items.begin(), items.end(), [](const c10::IValue& v) { return v.isTensor(); });
+    if (!tensors) return value;
+    c10::List<std::optional<at::Tensor>> list;
+    for (const c10::IValue& item : items)
+      list.push_back(item.isTensor() ? std::optional<at::Tensor>(meta_tensor(item.toTensor())) : std::nullopt);
+    return list;
+  }
+  return value;
+}
+
+void MetaCall::run() {
+  c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKeySet(c10::DispatchKey::Fake) |
+                                             c10::autocast_dispatch_keyset);
+  at::AutoDispatchBelowADInplaceOrView below;
+  try {
+    op_.handle.callBoxed(stack_);
+  } catch (const c10::NotImplementedError& error) {
+    stop_trace("OperatorFailed", op_.info->name + " has no Meta kernel");
+  }
+}
+
+c10::Device MetaCall::result_device() const {
+  c10::Device device(c10::kCPU);
+  bool found = false;
+  if (op_.device_arg >= 0 && arguments_[base_ + op_.device_arg].isDevice()) {
+    device = arguments_[base_ + op_.device_arg].toDevice();
+  } else {
+    // CPU tensors of rank 0 go with tensors of any device.
+    for (const auto& [fake, meta] : metas_) {
+      if (!found || (device.is_cpu() && !fake->is_cpu())) device = fake->device();
+      found = true;
+    }
+  }
+  if (!device.is_cpu() && !device.has_index() && !device.is_meta())
+    device = c10::impl::VirtualGuardImpl(device.type()).getDevice();
+  return device;
+}
+
+void MetaCall::add_result(const ReturnFact& fact, const at::Tensor& tensor, graph::InferOutput& metas,
+                          std::vector<c10::DispatchKeySet>& keys) const {
+  graph::ResultMeta& result = metas.add();
+  keys.push_back({});
+  if (!tensor.defined()) return;
+  result.meta = meta_of(*tensor.unsafeGetTensorImpl());
+  result.meta.device = to_device(result_device());
+  if (fact.alias_arg >= 0) {
+    result.alias = fact.is_same ? graph::AliasKind::kSame : graph::AliasKind::kView;
+    result.alias_operand = fact.alias_arg;
+    const c10::IValue& arg = arguments_[base_ + fact.alias_arg];
+    const at::Tensor* source = arg.isTensor() ? &arg.toTensor() : nullptr;
+    if (source && source->defined()) result.meta.device = to_device(source->device());
+  }
+  keys.back() = tensor.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+}
+
+void MetaCall::results(graph::InferOutput& metas, std::vector<c10::DispatchKeySet>& keys) const {
+  metas.clear();
+  keys.clear();
+  for (size_t i = 0; i < op_.returns.size(); ++i) {
+    const ReturnFact& fact = op_.returns[i];
+    if (fact.is_tensor) {
+      add_result(fact, stack_[i].isTensor() ? stack_[i].toTensor() : at::Tensor(), metas, keys);
+    } else if (fact.is_tensor_list) {
+      for (const at::Tensor& item : stack_[i].toTensorVector()) add_result(fact, item, metas, keys);
+    } else {
+      graph::ResultMeta& result = metas.add();
+      const c10::IValue& value = stack_[i];
+      result.kind = value.isBool()     ? graph::ResultKind::kBool
+                    : value.isDouble() ? graph::ResultKind::kFloat
+                                       : graph::ResultKind::kInt;
+      keys.push_back({});
+    }
+  }
+}
+
+void Recorder::record_through_meta(const OpEntry& op, Stack& stack, size_t base) {
+  MetaCall call(op, stack, base);
+  call.run();
+  call.results(results_, result_keys_);
+  ValueId first = add_node(op);
+  call.for_each_resized([&](FakeImpl* fake, const at::Tensor& meta) {
+    fake->set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
+  });
+  if (!op.plain_results) return push_results(op, stack, base, first);
+  // Sizes that an operator works out for its backward are part of what was captured; anything else it returns is data.
+  Stack returned;
+  for (size_t i = 0; i < op.returns.size(); ++i) {
+    if (op.returns[i].is_tensor_list) stop_trace("OperatorFailed", op.info->name + " returns a list and a number");
+    if (op.returns[i].is_tensor) {
+      returned.emplace_back(result_tensor(op, stack, base, i, ValueId(first.value + static_cast<uint32_t>(i))));
+    } else {
+      returned.push_back(call.returned(i));
+    }
+  }
+  torch::jit::drop(stack, op.args.size());
+  for (c10::IValue& value : returned) stack.push_back(std::move(value));
+}
+
+}  // namespace framejit::torchlib

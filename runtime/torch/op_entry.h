@@ -1,0 +1,54 @@
+// What the recorder and the executor know of one LibTorch operator, worked out from its schema once.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <vector>
+
+#include "graph/op.h"
+
+namespace framejit::torchlib {
+
+// By the type in the schema, without its optional mark.
+enum class ArgKind : uint8_t {
+  kTensor,
+  kTensorList,
+  kOptionalTensorList,
+  kInt,
+  kDType,
+  kLayout,
+  kMemoryFormat,
+  kOther,  // the tag of the value tells
+};
+
+struct ReturnFact {
+  bool is_tensor = false;
+  bool is_tensor_list = false;
+  int16_t alias_arg = -1;  // the argument whose storage it shares
+  bool is_same = false;    // it is that argument, written
+};
+
+struct OpEntry {
+  explicit OpEntry(const c10::OperatorHandle& handle);
+
+  c10::OperatorHandle handle;
+  graph::OpId id;
+  const graph::OpInfo* info;
+  std::vector<ArgKind> args;
+  std::vector<ReturnFact> returns;
+  std::vector<uint16_t> written_args;
+  int16_t device_arg = -1;
+  bool native = false;           // graph/ has a rule that infers its results
+  bool composite = false;        // decomposed by LibTorch into other operators on the CPU and on CUDA
+  bool needs_data = false;       // its results depend on the values of its arguments
+  bool plain_results = false;    // some result is no tensor
+  bool is_view = false;          // some result is a view of an argument
+  bool special = false;          // Recorder::record_special looks at it
+};
+
+// Stays valid for the life of the process. Thread-safe.
+const OpEntry& op_entry(const c10::OperatorHandle& handle);
+// By the name that graph/ has for it. Null if LibTorch has no such operator.
+const OpEntry* op_entry_by_id(graph::OpId op);
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,239 @@
+#include "runtime/torch/plan.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/clone.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "base/check.h"
+
+namespace framejit::torchlib {
+
+using graph::Operand;
+using graph::ValueId;
+
+BelowAutograd::BelowAutograd()
+    : guard_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset) {}
+
+namespace {
+
+bool is_named(const graph::Node& node, std::string_view name) { return graph::op_name(node.op) == name; }
+
+// Whether a tensor made anew can be told from the constant: something writes it, or it leaves the graph.
+bool needs_clone(const graph::Graph& graph, ValueId lifted, std::span<const ValueId> keep) {
+  std::vector<bool> reached(graph.value_count());
+  reached[lifted.index()] = true;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    const OpEntry* op = node.erased ? nullptr : op_entry_by_id(node.op);
+    if (!op) continue;
+    bool touches = false;
+    for (size_t i = 0; i < node.operand_count; ++i) {
+      bool here = false;
+      graph::for_each_value(node.arg(i), [&](ValueId id) { here |= reached[id.index()]; });
+      touches |= here;
+      if (here && graph::op_info(node.op).writes_arg(i)) return true;
+    }
+    if (!touches) continue;
+    bool aliases = op->is_view || graph::op_info(node.op).has(graph::kOpMaybeView) || !op->written_args.empty();
+    for (size_t i = 0; aliases && i < node.result_count; ++i) reached[node.result(i).index()] = true;
+  }
+  return std::any_of(keep.begin(), keep.end(), [&](ValueId id) { return reached[id.index()]; });
+}
+
+}  // namespace
+
+void Plan::find_canonical(const graph::Graph& graph) {
+  register_count_ = graph.value_count();
+  canonical_.resize(register_count_);
+  for (size_t i = 0; i < register_count_; ++i) canonical_[i] = static_cast<uint32_t>(i);
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    if (node.erased) continue;
+    // Below autograd a detached tensor is the tensor.
+    if (kind_ == PlanKind::kBelowAutograd && is_named(node, "aten::detach")) {
+      canonical_[node.result().index()] = canonical_[node.arg(0).as_value().index()];
+      continue;
+    }
+    for (size_t i = 0; i < node.result_count; ++i) {
+      const graph::ResultMeta& result = graph.value(node.result(i)).result;
+      if (result.alias != graph::AliasKind::kSame || result.alias_operand < 0) continue;
+      const Operand& operand = node.arg(static_cast<size_t>(result.alias_operand));
+      ValueId source = operand.is_value()
+                           ? operand.as_value()
+                           : operand.as_values()[static_cast<size_t>(std::max<int16_t>(result.alias_element, 0))];
+      canonical_[node.result(i).index()] = canonical_[source.index()];
+    }
+  }
+}
+
+Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
+  Step step;
+  step.op = op_entry_by_id(node.op);
+  FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
+  for (size_t i = 0; i < node.operand_count; ++i) {
+    const Operand& operand = node.arg(i);
+    auto arg = static_cast<uint16_t>(i);
+    if (operand.is_value()) {
+      step.tensors.push_back({arg, false, canonical_[operand.as_value().index()]});
+      step.arguments.emplace_back();
+    } else if (operand.is(Operand::Kind::kValues)) {
+      ListSource& list = step.lists.emplace_back();
+      list.arg = arg;
+      list.optional = step.op->args[i] == ArgKind::kOptionalTensorList;
+      for (ValueId id : operand.as_values()) list.regs.push_back(id.valid() ? int64_t{canonical_[id.index()]} : -1);
+      step.arguments.emplace_back();
+    } else {
+      step.arguments.push_back(from_operand(operand, step.op->args[i], constants));
+    }
+    if (kind_ == PlanKind::kBelowAutograd && graph::op_info(node.op).writes_arg(i))
+      graph::for_each_value(operand, [&](ValueId id) { step.written.push_back(canonical_[id.index()]); });
+  }
+  for (size_t i = 0; i < node.result_count; ++i) {
+    uint32_t value = node.result(i).value;
+    bool kept = canonical_[value] == value && graph.meta(node.result(i)).defined();
+    step.results.push_back(kept ? value : kNoRegister);
+  }
+  for (const ReturnFact& fact : step.op->returns)
+    step.list_lengths.push_back(fact.is_tensor_list ? node.result_count - (step.op->returns.size() - 1) : 0);
+  return step;
+}
+
+Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const ConstantPool& constants,
+           const std::vector<bool>& skip, PlanKind kind)
+    : kind_(kind) {
+  find_canonical(graph);
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    if (node.erased || (!skip.empty() && skip[n])) continue;
+    if (kind_ == PlanKind::kBelowAutograd && is_named(node, "aten::detach")) continue;
+    if (is_named(node, "framejit.constant") || is_named(node, "framejit::constant")) {
+      Step& step = steps_.emplace_back();
+      step.constant = true;
+      step.arguments.push_back(constants.at(node.arg(0).as_const().index()));
+      step.results.push_back(node.result().value);
+      continue;
+    }
+    steps_.push_back(make_step(graph, node, constants));
+    if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
+  }
+  find_last_uses(graph, keep);
+}
+
+void Plan::find_last_uses(const graph::Graph& graph, std::span<const ValueId> keep) {
+  std::vector<bool> needed(register_count_);
+  for (ValueId id : keep) needed[canonical_[id.index()]] = true;
+  for (ValueId id : graph.inputs()) needed[canonical_[id.index()]] = true;  // borrowed: never moved from
+  for (size_t s = steps_.size(); s-- > 0;) {
+    Step& step = steps_[s];
+    for (uint32_t result : step.results)
+      if (result != kNoRegister && !needed[result]) step.dead.push_back(result);
+    std::vector<uint32_t> ended;
+    for (const ListSource& list : step.lists)
+      for (int64_t reg : list.regs)
+        if (reg >= 0 && !needed[static_cast<size_t>(reg)]) ended.push_back(static_cast<uint32_t>(reg));
+    bool reads_twice = !step.written.empty();
+    for (size_t i = step.tensors.size(); i-- > 0;) {
+      Source& source = step.tensors[i];
+      if (needed[source.reg]) continue;
+      bool in_list = std::find(ended.begin(), ended.end(), source.reg) != ended.end();
+      // The last place that reads it may take it; a step that bumps versions still looks at it afterwards.
+      if (!in_list && !reads_twice) {
+        source.last_use = true;
+      } else {
+        ended.push_back(source.reg);
+      }
+      needed[source.reg] = true;
+    }
+    for (uint32_t reg : ended) {
+      needed[reg] = true;
+      if (std::find(step.dead.begin(), step.dead.end(), reg) == step.dead.end()) step.dead.push_back(reg);
+    }
+  }
+}
+
+void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const {
+  if (step.constant) {
+    registers[step.results[0]] = step.arguments[0].toTensor();
+    return;
+  }
+  size_t base = stack.size();
+  stack.insert(stack.end(), step.arguments.begin(), step.arguments.end());
+  for (const Source& source : step.tensors) {
+    if (source.last_use) {
+      stack[base + source.arg] = std::move(registers[source.reg]);
+    } else {
+      stack[base + source.arg] = registers[source.reg];
+    }
+  }
+  for (const ListSource& list : step.lists) {
+    if (list.optional) {
+      c10::List<std::optional<at::Tensor>> items;
+      items.reserve(list.regs.size());
+      for (int64_t reg : list.regs)
+        items.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>(registers[reg]));
+      stack[base + list.arg] = std::move(items);
+    } else {
+      c10::List<at::Tensor> items;
+      items.reserve(list.regs.size());
+      for (int64_t reg : list.regs) items.push_back(reg < 0 ? at::Tensor() : registers[reg]);
+      stack[base + list.arg] = std::move(items);
+    }
+  }
+  step.op->handle.callBoxed(stack);
+  size_t next = 0;
+  for (size_t i = 0; i < step.list_lengths.size(); ++i) {
+    c10::IValue& value = stack[base + i];
+    if (value.isTensorList()) {
+      for (at::Tensor& item : value.toTensorVector()) {
+        uint32_t reg = next < step.results.size() ? step.results[next] : kNoRegister;
+        ++next;
+        if (reg != kNoRegister) registers[reg] = std::move(item);
+      }
+    } else {
+      uint32_t reg = step.results[next++];
+      if (reg != kNoRegister && value.isTensor()) registers[reg] = std::move(value).toTensor();
+    }
+  }
+  stack.resize(base);
+  if (step.clone) registers[step.results[0]] = registers[step.results[0]].clone();
+  for (uint32_t reg : step.written)
+    if (registers[reg].defined() && !registers[reg].is_inference())
+      registers[reg].unsafeGetTensorImpl()->bump_version();
+  for (uint32_t reg : step.dead) registers[reg].reset();
+}
+
+namespace {
+
+// A stack of its own for each run that is under way on this thread: a kernel holds references into the one it was called
+// with, and may come back here (custom operators).
+class StackLease {
+ public:
+  StackLease() {
+    if (depth == stacks.size()) stacks.emplace_back();
+    stack_ = &stacks[depth++];
+  }
+  ~StackLease() {
+    stack_->clear();
+    --depth;
+  }
+  torch::jit::Stack& stack() { return *stack_; }
+
+ private:
+  static thread_local std::deque<torch::jit::Stack> stacks;
+  static thread_local size_t depth;
+  torch::jit::Stack* stack_;
+};
+
+thread_local std::deque<torch::jit::Stack> StackLease::stacks;
+thread_local size_t StackLease::depth = 0;
+
+}  // namespace
+
+void Plan::run(at::Tensor* registers) const {
+  StackLease lease;
+  for (const Step& step : steps_) run_step(step, registers, lease.stack());
+}
+
+}  // namespace framejit::torchlib

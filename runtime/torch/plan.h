@@ -1,0 +1,84 @@
+// A list of operators with everything about them resolved: what runs when a graph is called.
+//
+// Registers are one at::Tensor for each value of the graph. Steps run below autograd, ADInplaceOrView and autocast: what
+// these had to say is in the graph. A register is emptied by its last use.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+#include "runtime/torch/op_entry.h"
+#include "runtime/torch/operands.h"
+
+namespace framejit::torchlib {
+
+enum class PlanKind : uint8_t {
+  kBelowAutograd,
+  kWithAutograd,  // to differentiate through: the caller runs it with autograd's keys in force
+};
+
+class Plan {
+ public:
+  Plan() = default;
+  // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be empty.
+  Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
+       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd);
+
+  size_t register_count() const { return register_count_; }
+  // Where the tensor of a value is: values that are the same tensor share a register.
+  uint32_t register_of(graph::ValueId value) const { return canonical_[value.index()]; }
+  bool empty() const { return steps_.empty(); }
+
+  // Registers of the graph's inputs are filled in. Throws what an operator throws.
+  void run(at::Tensor* registers) const;
+
+ private:
+  struct Source {
+    uint16_t arg;
+    bool last_use;
+    uint32_t reg;
+  };
+  struct ListSource {
+    uint16_t arg;
+    bool optional;
+    std::vector<int64_t> regs;  // -1: None
+  };
+  struct Step {
+    const OpEntry* op = nullptr;
+    std::vector<c10::IValue> arguments;  // tensors from registers are left undefined
+    std::vector<Source> tensors;
+    std::vector<ListSource> lists;
+    std::vector<uint32_t> results;  // registers, kNoRegister: dropped
+    std::vector<uint32_t> dead;     // emptied after the step
+    std::vector<uint32_t> written;  // their versions are bumped
+    std::vector<uint32_t> list_lengths;  // of each return, where it is a list
+    bool constant = false;               // framejit.constant
+    bool clone = false;                  // lift_fresh of a constant that somebody could tell from a new tensor
+  };
+  static constexpr uint32_t kNoRegister = 0xffffffffu;
+
+  void find_canonical(const graph::Graph& graph);
+  Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
+  void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
+  void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const;
+
+  PlanKind kind_ = PlanKind::kBelowAutograd;
+  std::vector<Step> steps_;
+  std::vector<uint32_t> canonical_;
+  size_t register_count_ = 0;
+};
+
+// Scope in which operators go straight to the kernels of their devices.
+class BelowAutograd {
+ public:
+  BelowAutograd();
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
+
+}  // namespace framejit::torchlib

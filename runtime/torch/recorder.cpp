@@ -1,0 +1,291 @@
+#include "runtime/torch/recorder.h"
+
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include "runtime/torch/convert.h"
+#include "runtime/torch/trace_stop.h"
+
+namespace framejit::torchlib {
+
+using graph::AliasKind;
+using graph::Operand;
+using graph::ResultMeta;
+using graph::ValueId;
+
+namespace {
+
+thread_local Recorder* current_recorder = nullptr;
+
+void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  Recorder* recorder = Recorder::current();
+  TORCH_CHECK(recorder, "framejit: ", handle.operator_name(),
+              " was called on a tensor of a capture that is over or runs on another thread");
+  recorder->record(op_entry(handle), *stack);
+}
+
+TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+const graph::TensorMeta& meta_in_graph(const void* graph, ValueId value) {
+  return static_cast<const graph::Graph*>(graph)->meta(value);
+}
+
+template <class Slot>
+bool has_python_object(const Slot& slot) {
+  if constexpr (requires { slot.load_pyobj(); }) {
+    return slot.load_pyobj() != nullptr;
+  } else {
+    return slot._unchecked_untagged_pyobj() != nullptr;
+  }
+}
+
+}  // namespace
+
+Recorder* Recorder::current() { return current_recorder; }
+
+Recorder::Active::Active(Recorder* recorder)
+    : previous_(current_recorder), was_included_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
+  current_recorder = recorder;
+  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
+}
+
+Recorder::Active::~Active() {
+  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, was_included_);
+  current_recorder = previous_;
+}
+
+at::Tensor Recorder::add_input(const at::Tensor& real) {
+  graph::TensorMeta meta = meta_of(*real.unsafeGetTensorImpl());
+  c10::Storage& storage = input_storages_[real.storage().unsafeGetStorageImpl()];
+  if (!storage) storage = fake_storage(real.device());
+  c10::DispatchKeySet bits = real.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  meta.requires_grad = real.requires_grad();
+  ValueId value = graph_->add_input(meta);
+  return make_fake(meta, this, value, storage, bits);
+}
+
+at::Tensor Recorder::add_input(const graph::TensorMeta& meta) {
+  return make_fake(meta, this, graph_->add_input(meta), fake_storage(from_device(meta.device)));
+}
+
+bool Recorder::grad_mode_of(ValueId value, bool otherwise) const {
+  auto found = grad_modes_.find(value.value);
+  return found == grad_modes_.end() ? otherwise : found->second;
+}
+
+void Recorder::forget_values_from(ValueId first) {
+  std::erase_if(constant_values_, [&](const auto& item) { return !(item.second < first); });
+  std::erase_if(grad_modes_, [&](const auto& item) { return item.first >= first.value; });
+}
+
+// Arguments
+
+ValueId Recorder::constant_value(const at::Tensor& real) {
+  auto found = constant_values_.find(real.unsafeGetTensorImpl());
+  if (found != constant_values_.end()) return found->second;
+  constants_.emplace_back(real);
+  ValueId value =
+      graph_->add_constant(graph::ConstId(constants_.size() - 1), meta_of(*real.unsafeGetTensorImpl()), location_);
+  constant_values_.emplace(real.unsafeGetTensorImpl(), value);
+  return value;
+}
+
+ValueId Recorder::value_of_element(const OpEntry& op, const at::Tensor& tensor) {
+  if (!tensor.defined()) return ValueId();
+  if (FakeImpl* fake = fake_impl(tensor)) {
+    if (fake->owner() != this) stop_trace("UnknownTensor", "a tensor of another capture reaches " + op.info->name);
+    return fake->value();
+  }
+  // LibTorch makes numbers into tensors on the way to an operator: `x[0] = 5.0`.
+  if (tensor.dim() == 0 && tensor.is_cpu() && !tensor.requires_grad() &&
+      !has_python_object(*tensor.unsafeGetTensorImpl()->pyobj_slot()))
+    return constant_value(tensor);
+  stop_trace("UnknownTensor", "a tensor that no argument, global or attribute reaches is given to " + op.info->name);
+}
+
+Operand Recorder::tensor_operand(const OpEntry& op, const at::Tensor& tensor) {
+  if (!tensor.defined()) return Operand::none();
+  Operand number;
+  if (!tensor.key_set().has(c10::DispatchKey::Fake) && number_of(tensor, scratch_, &number)) return number;
+  return Operand::value(value_of_element(op, tensor));
+}
+
+Operand Recorder::list_operand(const OpEntry& op, const c10::IValue& list) {
+  c10::ArrayRef<c10::IValue> items = list.toListRef();
+  ValueId* ids = scratch_.allocate<ValueId>(items.size());
+  for (size_t i = 0; i < items.size(); ++i)
+    ids[i] = items[i].isTensor() ? value_of_element(op, items[i].toTensor()) : ValueId();
+  return Operand::values({ids, items.size()});
+}
+
+void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base) {
+  operands_.clear();
+  scratch_.reset();
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const c10::IValue& value = stack[base + i];
+    if (value.isTensor()) {
+      operands_.push_back(tensor_operand(op, value.toTensor()));
+    } else if (value.isList() &&
+               (op.args[i] == ArgKind::kTensorList || op.args[i] == ArgKind::kOptionalTensorList)) {
+      operands_.push_back(list_operand(op, value));
+    } else {
+      Operand operand;
+      if (!to_operand(value, op.args[i], scratch_, constants_, &operand))
+        stop_trace("OperatorFailed", op.info->name + " has an argument of type " + value.tagKind());
+      operands_.push_back(operand);
+    }
+  }
+}
+
+// Results
+
+ValueId Recorder::add_node(const OpEntry& op) {
+  const graph::Node& node = graph_->node(graph_->add_node(op.id, operands_, results_, location_));
+  if (c10::GradMode::is_enabled() != ambient_grad_mode_) {
+    has_mixed_grad_mode_ = true;
+    for (size_t i = 0; op.is_view && i < results_.size(); ++i) grad_modes_[node.result(i).value] = !ambient_grad_mode_;
+  }
+  return node.first_result;
+}
+
+bool Recorder::infer(const OpEntry& op) {
+  graph::InferEnvironment environment;
+  environment.default_dtype = to_dtype(c10::typeMetaToScalarType(c10::get_default_dtype()));
+  environment.deterministic = at::globalContext().deterministicAlgorithms();
+  result_keys_.clear();
+  return graph::infer_meta(op.id, operands_, graph::MetaLookup(graph_, &meta_in_graph), results_, environment) ==
+         graph::InferStatus::kOk;
+}
+
+void Recorder::update_in_place(FakeImpl* fake, const graph::TensorMeta& meta, ValueId value) {
+  const graph::TensorMeta& known = graph_->meta(fake->value());
+  if (known.sizes == meta.sizes && known.strides == meta.strides && known.storage_offset == meta.storage_offset) return;
+  fake->set_sizes_and_strides(to_array(meta.sizes), to_array(meta.strides), meta.storage_offset);
+  fake->set_value(value);
+}
+
+namespace {
+
+const at::Tensor& argument_tensor(const torch::jit::Stack& stack, size_t base, const ResultMeta& result) {
+  const c10::IValue& arg = stack[base + static_cast<size_t>(result.alias_operand)];
+  if (!arg.isTensor()) return arg.toListRef()[static_cast<size_t>(std::max<int16_t>(result.alias_element, 0))].toTensor();
+  return arg.toTensor();
+}
+
+}  // namespace
+
+at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t base, size_t index, ValueId value) {
+  const ResultMeta& result = results_[index];
+  if (!result.meta.defined()) return {};
+  c10::DispatchKeySet extra = result_keys_.empty() ? c10::DispatchKeySet() : result_keys_[index];
+  if (result.alias == AliasKind::kFresh || result.alias_operand < 0)
+    return make_fake(result.meta, this, value, fake_storage(from_device(result.meta.device)), extra);
+  const at::Tensor& source = argument_tensor(stack, base, result);
+  FakeImpl* fake = fake_impl(source);
+  if (result.alias == AliasKind::kSame) {
+    if (fake) update_in_place(fake, result.meta, value);
+    return source;
+  }
+  return make_fake(result.meta, this, value,
+                   fake ? fake->storage() : fake_storage(from_device(result.meta.device)), extra);
+}
+
+void Recorder::push_results(const OpEntry& op, Stack& stack, size_t base, ValueId first) {
+  c10::SmallVector<c10::IValue, 4> returned;
+  size_t next = 0;
+  auto tensor = [&] {
+    at::Tensor result = result_tensor(op, stack, base, next, ValueId(first.value + static_cast<uint32_t>(next)));
+    ++next;
+    return result;
+  };
+  for (const ReturnFact& fact : op.returns) {
+    if (fact.is_tensor_list) {
+      c10::List<at::Tensor> list;
+      size_t count = results_.size() - next;  // operators with a list have nothing after it
+      for (size_t i = 0; i < count; ++i) list.push_back(tensor());
+      returned.emplace_back(std::move(list));
+    } else {
+      returned.emplace_back(tensor());
+    }
+  }
+  torch::jit::drop(stack, op.args.size());
+  for (c10::IValue& value : returned) stack.push_back(std::move(value));
+}
+
+// Operators that are not simply recorded
+
+void Recorder::lift(Stack& stack, size_t base) {
+  // `torch.tensor(data)` has made real data, which belongs to nobody else: it becomes a constant of the graph. Eager
+  // makes it anew at each call; the executor clones where the program could tell.
+  at::Tensor real = stack[base].toTensor();
+  Operand operand = Operand::value(constant_value(real));
+  results_.clear();
+  ResultMeta& result = results_.add();
+  result.meta = meta_of(*real.unsafeGetTensorImpl());
+  static const graph::OpId lift_fresh = op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "")).id;
+  const graph::Node& node =
+      graph_->node(graph_->add_node(lift_fresh, {&operand, 1}, results_, location_));
+  stack.pop_back();
+  stack.emplace_back(make_fake(result.meta, this, node.first_result, fake_storage(real.device())));
+}
+
+bool Recorder::record_special(const OpEntry& op, Stack& stack, size_t base) {
+  const std::string& name = op.info->name;
+  if (name == "aten::lift_fresh" || name == "aten::lift") {
+    if (fake_impl(stack[base].toTensor())) return true;  // the argument is the result
+    lift(stack, base);
+    return true;
+  }
+  if (name == "aten::detach" && quiet_) {
+    FakeImpl* fake = fake_impl(stack[base].toTensor());
+    at::Tensor copy(fake->shallow_copy_and_detach(c10::VariableVersion(0), true));
+    static_cast<FakeImpl*>(copy.unsafeGetTensorImpl())->clear_copy_mark();
+    stack.back() = std::move(copy);
+    return true;
+  }
+  if (name == "aten::is_same_size") {
+    bool same = stack[base].toTensor().sizes() == stack[base + 1].toTensor().sizes();
+    torch::jit::drop(stack, 2);
+    stack.emplace_back(same);
+    return true;
+  }
+  if (name == "aten::set_" || name.rfind("aten::set_.", 0) == 0 || name == "aten::set_data" ||
+      name == "aten::record_stream" || name == "aten::resize_" || name == "aten::resize_as_")
+    stop_trace("OperatorFailed", name + " changes what memory a tensor has");
+  return false;
+}
+
+void Recorder::decompose(const OpEntry& op, Stack& stack) {
+  op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+}
+
+namespace {
+
+bool has_boolean_index(const torch::jit::Stack& stack, size_t base) {
+  for (const c10::IValue& item : stack[base + 1].toListRef()) {
+    if (!item.isTensor() || !item.toTensor().defined()) continue;
+    c10::ScalarType type = item.toTensor().scalar_type();
+    if (type == c10::kBool || type == c10::kByte) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Recorder::record(const OpEntry& op, Stack& stack) {
+  size_t base = stack.size() - op.args.size();
+  if (op.special && record_special(op, stack, base)) return;
+  if (op.composite && !op.native) return decompose(op, stack);
+  if (op.needs_data) {
+    bool index = op.info->name == "aten::index.Tensor";
+    if (!index || has_boolean_index(stack, base))
+      stop_trace(op.plain_results ? "DataDependentValue" : "DataDependentShape", op.info->name);
+  }
+  read_operands(op, stack, base);
+  if (!op.native || op.plain_results || !infer(op)) return record_through_meta(op, stack, base);
+  push_results(op, stack, base, add_node(op));
+}
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,102 @@
+// One recording: operators on fakes become nodes of a graph, their results new fakes.
+//
+// While a recorder is active on a thread, the Fake key is included in the thread's dispatch state, so that operators that
+// make tensors come here too. Below this key LibTorch's own Meta kernels may be asked what an operator returns; they are
+// given meta tensors only, and with the key excluded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/infer.h"
+#include "runtime/torch/fake_tensor.h"
+#include "runtime/torch/op_entry.h"
+#include "runtime/torch/operands.h"
+
+namespace framejit::torchlib {
+
+class Recorder {
+ public:
+  explicit Recorder(graph::Graph* graph) : graph_(graph) {}
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // The recorder that operators on this thread go to, or null.
+  static Recorder* current();
+  // Scope: operators go to `recorder`, and the Fake key is included. Restores what was there before.
+  class Active {
+   public:
+    explicit Active(Recorder* recorder);
+    ~Active();
+
+   private:
+    Recorder* previous_;
+    bool was_included_;
+  };
+
+  graph::Graph& graph() { return *graph_; }
+  // Continues in another graph that begins with the same values.
+  void set_graph(graph::Graph* graph) { graph_ = graph; }
+  void set_location(graph::LocationId location) { location_ = location; }
+  const ConstantPool& constants() const { return constants_; }
+
+  // A new fake that stands for an input. Real tensors that share storage give fakes that share storage.
+  at::Tensor add_input(const at::Tensor& real);
+  // A fake for a value of the graph that no operator of this recording made.
+  at::Tensor add_input(const graph::TensorMeta& meta);
+
+  // After Graph::truncate: values from `first` on are gone.
+  void forget_values_from(graph::ValueId first);
+
+  // The fallback of the Fake key: takes the arguments off the stack and leaves the results there.
+  void record(const OpEntry& op, torch::jit::Stack& stack);
+  // While this is set, detach() gives a fake of the same value and no node: how subclasses are wrapped.
+  void set_quiet(bool quiet) { quiet_ = quiet; }
+
+  // Grad mode when a view was made, where it was not the one at the start.
+  bool grad_mode_of(graph::ValueId value, bool otherwise) const;
+  void set_ambient_grad_mode(bool enabled) { ambient_grad_mode_ = enabled; }
+  // Whether grad mode was another than at the start for any operator.
+  bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }
+
+ private:
+  friend class MetaCall;
+  using Stack = torch::jit::Stack;
+
+  void read_operands(const OpEntry& op, const Stack& stack, size_t base);
+  graph::Operand tensor_operand(const OpEntry& op, const at::Tensor& tensor);
+  graph::Operand list_operand(const OpEntry& op, const c10::IValue& list);
+  graph::ValueId value_of_element(const OpEntry& op, const at::Tensor& tensor);
+  graph::ValueId constant_value(const at::Tensor& real);
+  bool record_special(const OpEntry& op, Stack& stack, size_t base);
+  void lift(Stack& stack, size_t base);
+  void decompose(const OpEntry& op, Stack& stack);
+  bool infer(const OpEntry& op);
+  graph::ValueId add_node(const OpEntry& op);
+  void push_results(const OpEntry& op, Stack& stack, size_t base, graph::ValueId first);
+  at::Tensor result_tensor(const OpEntry& op, const Stack& stack, size_t base, size_t index, graph::ValueId value);
+  void record_through_meta(const OpEntry& op, Stack& stack, size_t base);
+  void update_in_place(FakeImpl* fake, const graph::TensorMeta& meta, graph::ValueId value);
+
+  graph::Graph* graph_;
+  graph::LocationId location_;
+  ConstantPool constants_;
+  Scratch scratch_;
+  std::vector<graph::Operand> operands_;
+  graph::InferOutput results_;
+  std::vector<c10::DispatchKeySet> result_keys_;  // beside results_, after a Meta kernel ran; else empty
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> input_storages_;
+  std::unordered_map<const c10::TensorImpl*, graph::ValueId> constant_values_;
+  std::unordered_map<uint32_t, bool> grad_modes_;
+  bool ambient_grad_mode_ = true;
+  bool has_mixed_grad_mode_ = false;
+  bool quiet_ = false;
+};
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,75 @@
+// What a finished recording leaves for the executable: which of the graph's values are the outputs and how they are made
+// into tensors of the program, and the fakes, whose autograd graph is asked for gradients.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/capture.h"
+#include "runtime/torch/global_state.h"
+#include "runtime/torch/recorder.h"
+
+namespace framejit::torchlib {
+
+// An input of the graph with the fake that stood for it.
+struct InputFake {
+  at::Tensor fake;
+  graph::ValueId value;
+  const void* grad_fn = nullptr;  // as it was at first; compared only
+  bool requires_grad = false;
+};
+
+struct OutputSpec {
+  graph::ValueId value;
+  int input = -1;     // it is this input, the object itself
+  bool data = false;  // a new tensor over the same data: `x.data`
+};
+
+// The graph that computes gradients. Its inputs are the saved values of the forward graph, then the tangents.
+struct BackwardGraph {
+  graph::Graph graph{"backward"};
+  std::vector<graph::ValueId> saved;     // values of the forward graph
+  std::vector<uint32_t> tangents;        // index of the root that each further input is the gradient of
+  std::vector<graph::ValueId> gradients;  // of each differentiable input; invalid: none
+};
+
+// What is known of the gradient of one root: how the backward was specialised.
+struct TangentMeta {
+  bool defined = false;
+  graph::TensorMeta meta;
+  friend bool operator==(const TangentMeta& a, const TangentMeta& b) { return a.defined == b.defined && a.meta == b.meta; }
+};
+
+struct Recording {
+  explicit Recording(graph::Graph* graph) : recorder(graph) {}
+
+  Recorder recorder;
+  SavedGlobalState state;
+  std::vector<InputFake> inputs;
+  std::vector<OutputSpec> outputs;
+  // Fresh tensors whose history is the graph as a whole: outputs, or what outputs are views of. The fakes are kept, with
+  // their autograd graph.
+  std::vector<graph::ValueId> roots;
+  std::vector<at::Tensor> root_fakes;
+  std::vector<uint32_t> differentiable_inputs;
+  // The forward graph again: backwards are recorded at its end, and cut off into a BackwardGraph.
+  std::optional<graph::Graph> joint;
+
+  bool training() const { return !roots.empty(); }
+};
+
+// Fills in everything but the inputs. False with a reason if a graph with these outputs cannot be run as eager would.
+bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outputs, std::string* why_not);
+
+// Records the gradients of the inputs for tangents like these. May be called again, from any thread but one at a time.
+BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents);
+// Tangents that are laid out as the roots are.
+std::vector<TangentMeta> usual_tangents(const Recording& recording);
+
+// The node that computes `value` from another tensor by a view, or null: `value` is fresh. An operator that changes sizes
+// in place counts when `through_in_place`.
+const graph::Node* view_step(const graph::Graph& graph, graph::ValueId value, graph::ValueId* base);
+
+}  // namespace framejit::torchlib

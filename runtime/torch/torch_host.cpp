@@ -1,0 +1,164 @@
+#include "runtime/torch/torch_host.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+#include <mutex>
+
+#include "runtime/torch/aten_executable.h"
+#include "runtime/torch/convert.h"
+#include "runtime/torch/input_fake.h"
+#include "runtime/torch/py_tensor.h"
+#include "runtime/torch/recording.h"
+#include "runtime/torch/trace_stop.h"
+
+namespace framejit::torchlib {
+namespace {
+
+// The recording under way on this thread, and the one that finish() left for compile().
+struct ThreadSessions {
+  std::shared_ptr<Recording> recording;
+  std::optional<Recorder::Active> active;
+  std::shared_ptr<Recording> finished;
+  std::shared_ptr<TrainingProgram> training;
+  graph::Capture* capture = nullptr;
+};
+
+ThreadSessions& sessions() {
+  static thread_local ThreadSessions instance;
+  return instance;
+}
+
+class TorchRuntime final : public runtime::TensorRuntime {
+ public:
+  bool is_tensor(PyObject* obj) override { return is_tensor_object(obj); }
+
+  bool is_fake(PyObject* obj) override {
+    const auto& recording = sessions().recording;
+    if (!recording || !is_tensor_object(obj)) return false;
+    FakeImpl* fake = fake_impl(unpack_tensor(obj));
+    return fake && fake->owner() == &recording->recorder;
+  }
+
+  const char* why_not_capturable(PyObject* tensor) override {
+    if (const char* why = why_not_under_global_state()) return why;
+    return why_not_input(tensor);
+  }
+
+  void begin(graph::Capture* capture) override {
+    ThreadSessions& session = sessions();
+    session.finished.reset();
+    session.training.reset();
+    session.recording = std::make_shared<Recording>(&capture->graph);
+    session.recording->recorder.set_ambient_grad_mode(session.recording->state.grad_mode());
+    session.capture = capture;
+    session.active.emplace(&session.recording->recorder);
+  }
+
+  void end() override {
+    ThreadSessions& session = sessions();
+    if (!session.recording) return;
+    session.active.reset();
+    session.recording->state.restore();
+    session.recording.reset();
+  }
+
+  Ref make_input(PyObject* real, graph::SourceId) override {
+    Recording& recording = *sessions().recording;
+    PyObject* result = nullptr;
+    with_translated_errors([&] {
+      result = make_input_fake(recording, real);
+      return result != nullptr;
+    });
+    return Ref::steal(result);
+  }
+
+  graph::TensorFacts facts(PyObject* real) override {
+    const at::Tensor& tensor = unpack_tensor(real);
+    graph::TensorFacts facts;
+    facts.meta = meta_of(*tensor.unsafeGetTensorImpl());
+    facts.meta.requires_grad = tensor.requires_grad();
+    facts.key_set = tensor.key_set().raw_repr();
+    facts.is_leaf_with_grad_fn_free = tensor.is_leaf();
+    return facts;
+  }
+
+  uint64_t global_state() override { return torchlib::global_state(); }
+
+  void set_location(graph::LocationId location) override { sessions().recording->recorder.set_location(location); }
+
+  bool take_stop(std::string* stop_reason_name, std::string* detail) override {
+    return PyErr_Occurred() && take_trace_stop(stop_reason_name, detail);
+  }
+
+  graph::ValueId value_of(PyObject* fake) override { return fake_impl(unpack_tensor(fake))->value(); }
+
+  bool finish(const std::vector<PyObject*>& outputs, std::string* why_not) override {
+    ThreadSessions& session = sessions();
+    std::vector<at::Tensor> fakes;
+    for (PyObject* output : outputs) fakes.push_back(unpack_tensor(output));
+    bool finished = false;
+    bool ran = with_translated_errors([&] {
+      finished = finish_recording(*session.recording, fakes, why_not);
+      if (finished) finish_graph(session);
+      return true;
+    });
+    if (!ran) take_error(why_not);
+    session.recording->recorder.set_graph(&session.capture->graph);
+    if (ran && finished) session.finished = session.recording;
+    return ran && finished;
+  }
+
+  std::unique_ptr<runtime::Executable> compile(const graph::Capture& capture, PyObject* backend,
+                                               std::string* why_not) override {
+    ThreadSessions& session = sessions();
+    FJ_CHECK(session.finished, "compile() without a finished recording on this thread");
+    std::unique_ptr<runtime::Executable> result;
+    with_translated_errors([&] {
+      result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training));
+      return true;
+    });
+    return result;
+  }
+
+  bool (*matcher())(PyObject*, const graph::TensorFacts&) override { return &tensor_matches; }
+  uint64_t (*global_state_reader())() override { return &torchlib::global_state; }
+
+ private:
+  // The outputs that passes must keep: the program's, then what the backward needs.
+  static void finish_graph(ThreadSessions& session) {
+    Recording& recording = *session.recording;
+    graph::Graph& graph = recording.recorder.graph();
+    std::vector<graph::ValueId> values;
+    for (const OutputSpec& output : recording.outputs) values.push_back(output.value);
+    if (recording.training()) {
+      session.training = std::make_shared<TrainingProgram>(session.recording);
+      values.insert(values.end(), recording.roots.begin(), recording.roots.end());
+      values.insert(values.end(), session.training->saved().begin(), session.training->saved().end());
+    }
+    graph.set_outputs(values);
+  }
+
+  static void take_error(std::string* why_not) {
+    std::string reason, detail;
+    if (take_trace_stop(&reason, &detail)) {
+      *why_not = "the backward cannot be recorded: " + detail;
+      return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
+    Ref text = Ref::steal(value ? PyObject_Str(value) : nullptr);
+    const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+    PyErr_Clear();
+    *why_not = std::string("the backward cannot be recorded: ") + (utf8 ? utf8 : "unknown error");
+  }
+};
+
+}  // namespace
+
+runtime::TensorRuntime* torch_runtime() {
+  static TorchRuntime* instance = new TorchRuntime;
+  return trace_stop_type() ? instance : nullptr;
+}
+
+}  // namespace framejit::torchlib

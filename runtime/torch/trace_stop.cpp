@@ -1,0 +1,57 @@
+#include "runtime/torch/trace_stop.h"
+
+#include <torch/csrc/Exceptions.h>
+
+#include "base/py_ref.h"
+
+namespace framejit::torchlib {
+
+PyObject* trace_stop_type() {
+  static PyObject* type = PyErr_NewException("framejit._TraceStop", PyExc_BaseException, nullptr);
+  return type;
+}
+
+void stop_trace(const char* reason, const std::string& detail) {
+  pybind11::gil_scoped_acquire gil;
+  if (PyObject* type = trace_stop_type()) {
+    Ref args = Ref::steal(Py_BuildValue("(ss#)", reason, detail.data(), static_cast<Py_ssize_t>(detail.size())));
+    if (args) PyErr_SetObject(type, args.get());
+  }
+  python_error error;
+  error.persist();
+  throw error;
+}
+
+bool take_trace_stop(std::string* reason, std::string* detail) {
+  PyObject* expected = trace_stop_type();
+  if (!expected || !PyErr_ExceptionMatches(expected)) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
+  Ref args = Ref::steal(value ? PyObject_GetAttrString(value, "args") : nullptr);
+  auto text = [&](Py_ssize_t i) -> std::string {
+    if (!args || !PyTuple_Check(args.get()) || PyTuple_GET_SIZE(args.get()) <= i) return {};
+    const char* utf8 = PyUnicode_AsUTF8(PyTuple_GET_ITEM(args.get(), i));
+    return utf8 ? utf8 : "";
+  };
+  *reason = text(0);
+  *detail = text(1);
+  PyErr_Clear();
+  return true;
+}
+
+namespace {
+
+// torch's macros want a function that returns a pointer.
+void* translated(bool (*f)(void*), void* context) {
+  HANDLE_TH_ERRORS
+  return f(context) ? context : nullptr;
+  END_HANDLE_TH_ERRORS
+}
+
+}  // namespace
+
+bool translate_errors(bool (*f)(void*), void* context) { return translated(f, context) != nullptr; }
+
+}  // namespace framejit::torchlib

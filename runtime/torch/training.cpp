@@ -1,0 +1,138 @@
+#include "runtime/torch/training.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "runtime/torch/convert.h"
+
+namespace framejit::torchlib {
+
+using graph::ValueId;
+using torch::autograd::variable_list;
+
+namespace {
+
+std::vector<TangentMeta> tangents_of(const std::vector<at::Tensor>& gradients) {
+  std::vector<TangentMeta> tangents;
+  for (const at::Tensor& gradient : gradients) {
+    TangentMeta& tangent = tangents.emplace_back();
+    tangent.defined = gradient.defined();
+    if (!tangent.defined) continue;
+    tangent.meta = meta_of(*gradient.unsafeGetTensorImpl());
+    tangent.meta.storage_offset = 0;
+  }
+  return tangents;
+}
+
+bool fits(const BackwardPlan& plan, const std::vector<at::Tensor>& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const TangentMeta& tangent = plan.tangents[i];
+    if (tangent.defined != gradients[i].defined()) return false;
+    if (!tangent.defined) continue;
+    const c10::TensorImpl& impl = *gradients[i].unsafeGetTensorImpl();
+    if (impl.sizes() != to_array(tangent.meta.sizes) || impl.strides() != to_array(tangent.meta.strides) ||
+        to_dtype(c10::typeMetaToScalarType(impl.dtype())) != tangent.meta.dtype ||
+        to_device(impl.device()) != tangent.meta.device)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
+    : recording_(std::move(recording)), why_not_recompute_(why_not_recompute()) {
+  // Autocast is usually over when the backward runs.
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  plans_.push_back(std::make_unique<BackwardPlan>());
+  plans_[0]->tangents = usual_tangents(*recording_);
+  plans_[0]->graph = record_backward(*recording_, plans_[0]->tangents);
+  saved_ = plans_[0]->graph.saved;
+  for (size_t i = 0; i < saved_.size(); ++i) plans_[0]->saved.push_back(static_cast<uint32_t>(i));
+}
+
+namespace {
+
+void build(BackwardPlan& plan, const ConstantPool& constants) {
+  std::vector<ValueId> keep;
+  for (ValueId value : plan.graph.gradients)
+    if (value.valid()) keep.push_back(value);
+  plan.plan = Plan(plan.graph.graph, keep, constants);
+}
+
+}  // namespace
+
+const BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents) {
+  auto plan = std::make_unique<BackwardPlan>();
+  plan->graph = record_backward(*recording_, tangents);
+  plan->tangents = std::move(tangents);
+  for (ValueId value : plan->graph.saved) {
+    auto found = std::find(saved_.begin(), saved_.end(), value);
+    plan->complete &= found != saved_.end();
+    plan->saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
+  }
+  plans_.push_back(std::move(plan));
+  return *plans_.back();
+}
+
+const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gradients) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  BackwardPlan* found = nullptr;
+  for (const auto& plan : plans_)
+    if (fits(*plan, gradients)) found = plan.get();
+  if (!found) {
+    c10::AutoGradMode grad_mode(true);
+    found = const_cast<BackwardPlan*>(&add_plan(tangents_of(gradients)));
+  }
+  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants());
+  return *found;
+}
+
+std::string TrainingProgram::why_not_recompute() const {
+  const graph::Graph& graph = *recording_->joint;
+  if (recording_->recorder.has_mixed_grad_mode()) return "grad mode changes inside of it";
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    const graph::OpInfo& info = graph::op_info(node.op);
+    if (info.has(graph::kOpRandom)) return info.name + " draws random numbers";
+    for (size_t i = 0; i < node.operand_count; ++i) {
+      if (!info.writes_arg(i)) continue;
+      bool input = false;
+      graph::for_each_value(node.arg(i), [&](ValueId id) { input |= graph.value(id).is_input(); });
+      if (input) return info.name + " changes a tensor from outside";
+    }
+  }
+  return {};
+}
+
+variable_list TrainingProgram::recompute(const std::vector<at::Tensor>& inputs, const variable_list& gradients) {
+  TORCH_CHECK(why_not_recompute_.empty(),
+              "framejit: a captured graph cannot be differentiated twice if ", why_not_recompute_,
+              "; run it under framejit.enable_to_static_guard(False)");
+  const graph::Graph& graph = *recording_->joint;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!recompute_plan_)
+      recompute_plan_ = std::make_unique<Plan>(graph, recording_->roots, recording_->recorder.constants(),
+                                               std::vector<bool>(), PlanKind::kWithAutograd);
+  }
+  bool create_graph = c10::GradMode::is_enabled();
+  c10::AutoGradMode grad_mode(true);
+  std::vector<at::Tensor> registers(recompute_plan_->register_count());
+  {
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    for (size_t i = 0; i < inputs.size(); ++i) registers[graph.inputs()[i].index()] = inputs[i];
+    recompute_plan_->run(registers.data());
+  }
+  variable_list outputs, grad_outputs, wanted;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    outputs.push_back(registers[recompute_plan_->register_of(recording_->roots[i])]);
+    grad_outputs.push_back(gradients[i]);
+  }
+  for (uint32_t i : recording_->differentiable_inputs) wanted.push_back(inputs[i]);
+  return torch::autograd::grad(outputs, wanted, grad_outputs, create_graph, create_graph, /*allow_unused=*/true);
+}
+
+}  // namespace framejit::torchlib

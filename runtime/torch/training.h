@@ -1,0 +1,58 @@
+// A captured graph as one node of autograd's graph.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/torch/plan.h"
+#include "runtime/torch/recording.h"
+
+namespace framejit::torchlib {
+
+// The backward, specialised to which gradients arrive and how they are laid out.
+struct BackwardPlan {
+  std::vector<TangentMeta> tangents;
+  BackwardGraph graph;
+  Plan plan;
+  std::vector<uint32_t> saved;  // where each of its saved values is among TrainingProgram::saved()
+  bool complete = true;         // false: it needs a value that is not saved
+};
+
+// What all calls of one graph share.
+class TrainingProgram {
+ public:
+  explicit TrainingProgram(std::shared_ptr<Recording> recording);
+
+  // Values of the forward graph that its backward needs.
+  const std::vector<graph::ValueId>& saved() const { return saved_; }
+  const Recording& recording() const { return *recording_; }
+  const graph::Graph& first_graph() const { return plans_.front()->graph.graph; }
+  // Records it if there is none yet. Thread-safe.
+  const BackwardPlan& plan_for(const std::vector<at::Tensor>& gradients);
+
+  // Runs the forward again with autograd, on the same inputs, and differentiates through that: for gradients of gradients.
+  torch::autograd::variable_list recompute(const std::vector<at::Tensor>& inputs,
+                                           const torch::autograd::variable_list& gradients);
+
+ private:
+  const BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
+  std::string why_not_recompute() const;
+
+  std::shared_ptr<Recording> recording_;
+  std::vector<graph::ValueId> saved_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BackwardPlan>> plans_;
+  std::unique_ptr<Plan> recompute_plan_;
+  std::string why_not_recompute_;
+};
+
+// Makes the node of one call and gives the roots their history. `inputs`: all inputs of the graph. `registers`: after
+// the forward ran.
+void attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward, const at::Tensor* inputs,
+                    at::Tensor* registers);
+
+}  // namespace framejit::torchlib

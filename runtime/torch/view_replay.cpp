@@ -1,0 +1,90 @@
+#include "runtime/torch/view_replay.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace framejit::torchlib {
+
+using graph::ValueId;
+
+ViewReplay::ViewReplay(const graph::Graph& graph, const Recording& recording) : nodes_(graph.node_count()) {
+  for (const OutputSpec& output : recording.outputs) {
+    values_.push_back(output.value);
+    data_.push_back(output.data);
+    from_views_.push_back(false);
+    roots_.push_back(output.value);
+    if (output.input < 0) add_chain(graph, recording, output.value);
+  }
+}
+
+void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording, ValueId value) {
+  std::vector<std::pair<const graph::Node*, ValueId>> chain;  // from the output to its root
+  ValueId base, root = value;
+  while (const graph::Node* node = view_step(graph, root, &base)) {
+    chain.emplace_back(node, root);
+    root = base;
+  }
+  // Operators that change the root's own sizes have been run on it.
+  while (!chain.empty() && !op_entry_by_id(chain.back().first->op)->is_view) chain.pop_back();
+  roots_.back() = root;
+  from_views_.back() = !chain.empty();
+  ValueId from = root;
+  for (size_t i = chain.size(); i-- > 0;) {
+    auto [node, result] = chain[i];
+    size_t index = graph.value(result).definition.index();
+    bool known = nodes_[index];
+    nodes_[index] = true;
+    ValueId node_base;
+    view_step(graph, result, &node_base);
+    if (!known) {
+      const OpEntry* op = op_entry_by_id(node->op);
+      Step step{op, {}, 0, node_base.value, i + 1 == chain.size(),
+                recording.recorder.grad_mode_of(result, recording.state.grad_mode()), {}};
+      for (size_t a = 0; a < node->operand_count; ++a) {
+        const graph::Operand& operand = node->arg(a);
+        if (operand.is_value()) {
+          step.base_arg = static_cast<uint16_t>(a);
+          step.arguments.emplace_back();
+        } else {
+          step.arguments.push_back(from_operand(operand, op->args[a], recording.recorder.constants()));
+        }
+      }
+      for (size_t r = 0; r < node->result_count; ++r) step.results.push_back(node->result(r).value);
+      steps_.push_back(std::move(step));
+    }
+    from = result;
+  }
+}
+
+void ViewReplay::run(const Plan& plan, at::Tensor* registers, std::vector<at::Tensor>& outputs) const {
+  std::unordered_map<uint32_t, at::Tensor> views;
+  auto tensor_of = [&](uint32_t value, bool root) -> const at::Tensor& {
+    return root ? registers[plan.register_of(ValueId(value))] : views.at(value);
+  };
+  {
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    torch::jit::Stack stack;
+    for (const Step& step : steps_) {
+      c10::AutoGradMode grad_mode(step.grad_mode);
+      stack.assign(step.arguments.begin(), step.arguments.end());
+      stack[step.base_arg] = tensor_of(step.base, step.base_is_root);
+      step.op->handle.callBoxed(stack);
+      if (stack[0].isTensorList()) {
+        size_t next = 0;
+        for (const at::Tensor& item : stack[0].toTensorVector()) views[step.results[next++]] = item;
+      } else {
+        views[step.results[0]] = stack[0].toTensor();
+      }
+    }
+  }
+  outputs.clear();
+  for (size_t i = 0; i < values_.size(); ++i) {
+    outputs.push_back(tensor_of(values_[i].value, !from_views_[i]));
+    if (data_[i]) outputs.back() = outputs.back().variable_data();
+  }
+}
+
+}  // namespace framejit::torchlib

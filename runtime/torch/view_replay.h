@@ -1,0 +1,48 @@
+// Outputs that are views are made by LibTorch's own view operators, with autograd in force, on the real base: so `_base`,
+// version counters, grad_fn and the rules for in-place writes are eager's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "runtime/torch/plan.h"
+#include "runtime/torch/recording.h"
+
+namespace framejit::torchlib {
+
+class ViewReplay {
+ public:
+  ViewReplay() = default;
+  ViewReplay(const graph::Graph& graph, const Recording& recording);
+
+  bool empty() const { return steps_.empty(); }
+  // For each output: the value whose register has its tensor, or the base of its chain.
+  const std::vector<graph::ValueId>& roots() const { return roots_; }
+  // Nodes that run() makes anew, by index; the plan needs them only if something else uses their results.
+  const std::vector<bool>& nodes() const { return nodes_; }
+
+  // Makes the tensor of each output from the registers of the roots.
+  void run(const Plan& plan, at::Tensor* registers, std::vector<at::Tensor>& outputs) const;
+
+ private:
+  struct Step {
+    const OpEntry* op;
+    std::vector<c10::IValue> arguments;
+    uint16_t base_arg;
+    uint32_t base;      // a value
+    bool base_is_root;
+    bool grad_mode;
+    std::vector<uint32_t> results;  // values
+  };
+  void add_chain(const graph::Graph& graph, const Recording& recording, graph::ValueId value);
+
+  std::vector<Step> steps_;
+  std::vector<graph::ValueId> roots_;
+  std::vector<graph::ValueId> values_;
+  std::vector<bool> from_views_;
+  std::vector<bool> data_;
+  std::vector<bool> nodes_;
+};
+
+}  // namespace framejit::torchlib
