@@ -14,7 +14,6 @@ namespace {
 bool is_heap_type(PyTypeObject* type) { return type->tp_flags & Py_TPFLAGS_HEAPTYPE; }
 bool is_data_descriptor(PyObject* descriptor) { return Py_TYPE(descriptor)->tp_descr_set != nullptr; }
 
-PyObject* raw_lookup(PyTypeObject* type, const char* name) { return _PyType_Lookup(type, interned(name)); }
 
 // The instance dictionary, or null if the object has none (yet).
 PyObject* instance_dict(PyObject* obj) {

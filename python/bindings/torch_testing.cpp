@@ -1,4 +1,4 @@
-#include "bindings/torch_testing.h"
+#include "python/bindings/torch_testing.h"
 
 #include <chrono>
 
