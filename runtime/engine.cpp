@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "eval_frame/hook.h"
 #include "runtime/cache/code_cache.h"
@@ -42,6 +44,13 @@ std::shared_ptr<CodeCache> Engine::shared_cache(PyObject* code) {
   return cache;
 }
 
+void Engine::add_owned_cache(const std::shared_ptr<CodeCache>& cache) {
+  if (owned_caches_.size() == owned_caches_.capacity())
+    owned_caches_.erase(std::remove_if(owned_caches_.begin(), owned_caches_.end(), [](auto& c) { return c.expired(); }),
+                        owned_caches_.end());
+  owned_caches_.push_back(cache);
+}
+
 void Engine::reset() {
   auto caches = std::move(caches_);
   auto infos = std::move(infos_);
@@ -49,6 +58,8 @@ void Engine::reset() {
   infos_.clear();
   stats = Stats();
   for (auto& [code, cache] : caches) cache->dispose();
+  for (auto& owned : std::vector<std::weak_ptr<CodeCache>>(owned_caches_))
+    if (auto cache = owned.lock()) cache->dispose();
 }
 
 bool Engine::mark_eager(PyObject* code) {

@@ -46,7 +46,9 @@ class Engine {
   CodeInfoPtr code_info(PyObject* code);
   // The cache of code that no StaticFunction owns: callees of breaks, frames that the hook met.
   std::shared_ptr<CodeCache> shared_cache(PyObject* code);
-  // Drops all caches of this kind, and the totals.
+  // A cache that somebody else owns, for reset() to know.
+  void add_owned_cache(const std::shared_ptr<CodeCache>& cache);
+  // Drops every capture, and the totals.
   void reset();
 
   // framejit.not_to_static
@@ -60,6 +62,7 @@ class Engine {
   TensorGuards tensor_guards_;
   std::unordered_map<PyObject*, CodeInfoPtr> infos_;  // the decoded code holds the key
   std::unordered_map<PyObject*, std::shared_ptr<CodeCache>> caches_;
+  std::vector<std::weak_ptr<CodeCache>> owned_caches_;
   size_t sweep_at_ = 1024;
 };
 

@@ -22,18 +22,12 @@ Segment& CodeCache::segment(InstrIndex at) {
   return *slot;
 }
 
-void CodeCache::add_site(InstrIndex at) {
-  if (at.index() < decoded().size() && decoded().reachable(at) && !layout().why_not_site(at)) segment(at);
-}
-
 uint32_t CodeCache::exit_number(const ExitTarget& exit) {
   auto found = std::find(exits_.begin(), exits_.end(), exit);
   if (found != exits_.end()) return static_cast<uint32_t>(found - exits_.begin());
   exits_.push_back(exit);
   twin_is_current_ = false;
-  const bytecode::Instruction& instr = decoded().at(exit.at);
-  if (!bytecode::ends_block(instr.op)) add_site(InstrIndex(exit.at.value + 1));
-  if (instr.jumps()) add_site(instr.target);
+  for (InstrIndex at : layout().sites_after(exit)) segment(at);
   return static_cast<uint32_t>(exits_.size() - 1);
 }
 
@@ -83,8 +77,7 @@ void CodeCache::dispose() {
   resume_codes_.clear();
   Ref twin = std::move(twin_);
   // Sites of running twins point to their segments: these stay, empty.
-  for (auto& [at, segment] : segments_)
-    while (!segment->entries().empty()) segment->remove(segment->entries().back().get());
+  for (auto& [at, segment] : segments_) segment->clear();
 }
 
 }  // namespace framejit::runtime

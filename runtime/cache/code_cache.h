@@ -46,7 +46,6 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   void dispose();
 
  private:
-  void add_site(bytecode::InstrIndex at);
   Ref build(std::optional<uint32_t> resume_at);
 
   CodeInfoPtr info_;

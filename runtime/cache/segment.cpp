@@ -30,6 +30,13 @@ void Segment::remove(CompiledEntry* entry) {
   keep->forget_segment();
 }
 
+void Segment::clear() {
+  eager_ = false;
+  auto entries = std::move(entries_);
+  entries_.clear();
+  for (const auto& entry : entries) entry->forget_segment();
+}
+
 std::shared_ptr<CompiledEntry> Segment::share(CompiledEntry* entry) const {
   for (const auto& e : entries_)
     if (e.get() == entry) return e;

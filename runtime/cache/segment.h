@@ -30,6 +30,8 @@ class Segment {
   }
   void add(std::shared_ptr<CompiledEntry> entry);
   void remove(CompiledEntry* entry);
+  // As new.
+  void clear();
   // Keeps an entry alive while it runs.
   std::shared_ptr<CompiledEntry> share(CompiledEntry* entry) const;
 

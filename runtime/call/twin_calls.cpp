@@ -90,6 +90,7 @@ class SiteCall {
     if (frame.pending) transfer.rest = {entry_, std::move(replay_), 1};
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
+      carry_untouched_locals(transfer.locals);
       transfer.cache = cache_;
       transfer.exit = entry_->exit;
       transfer.wants_hook = entry_->capture().may_reach_python;
@@ -98,6 +99,14 @@ class SiteCall {
       return PyLong_FromLong(kAnswerResume);
     }
     return restore(std::move(transfer), std::move(stack), frame.pending);
+  }
+
+  // An exit names only the slots that the segment changed; a new frame needs the others too.
+  void carry_untouched_locals(std::vector<std::pair<uint32_t, Ref>>& locals) {
+    std::vector<bool> named(static_cast<size_t>(view_.nlocalsplus), false);
+    for (const auto& [slot, value] : locals) named[slot] = true;
+    for (uint32_t slot = 0; slot < named.size(); ++slot)
+      if (!named[slot]) locals.emplace_back(slot, Ref::borrow(view_.localsplus[slot]));
   }
 
   PyObject* restore(Transfer transfer, std::vector<Ref> stack, bool pending) {

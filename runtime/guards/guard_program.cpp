@@ -58,9 +58,9 @@ bool length_is(PyObject* obj, uint64_t expected) {
   return size == static_cast<Py_ssize_t>(expected);
 }
 
-// {1} and {True} are equal to Python, not to a guard.
+// {1} and {True} are equal to Python, not to a guard. `expected` may be a frozen copy.
 bool sets_equal(PyObject* set, PyObject* expected) {
-  if (!set || Py_TYPE(set) != Py_TYPE(expected) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
+  if (!set || !PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
   Ref items = Ref::steal(PySequence_Tuple(set));
   Ref wanted = Ref::steal(PySequence_Tuple(expected));
   if (!items || !wanted) {

@@ -1,0 +1,53 @@
+"""framejit: run ordinary PyTorch code as captured graphs.
+
+    import framejit, torch
+
+    @framejit.to_static
+    def f(x, y):
+        return torch.relu(x @ y) + 1
+
+The first call captures the tensor operations of the function into a graph, under guards; later calls that pass the same
+guards run the graph without the interpreter. What cannot be captured runs as it always did, and `framejit.explain` says
+why. Results, mutations, exceptions and random numbers are those of eager execution.
+"""
+
+from framejit import _torch_check
+
+_torch_check.check()
+
+from framejit import _C  # noqa: E402
+from framejit._api import (  # noqa: E402
+    enable_to_static,
+    enable_to_static_guard,
+    graph_break,
+    is_capturing,
+    not_to_static,
+    reset,
+    stats,
+    to_static,
+)
+from framejit._errors import GraphBreakError, InternalError  # noqa: E402
+from framejit._inspect import CacheInfo, CapturedGraph, Explanation, explain  # noqa: E402
+from framejit._startup import start as _start  # noqa: E402
+
+StaticFunction = _C.StaticFunction
+
+_start()
+
+__all__ = [
+    "CacheInfo",
+    "CapturedGraph",
+    "Explanation",
+    "GraphBreakError",
+    "InternalError",
+    "StaticFunction",
+    "enable_to_static",
+    "enable_to_static_guard",
+    "explain",
+    "graph_break",
+    "is_capturing",
+    "not_to_static",
+    "reset",
+    "stats",
+    "to_static",
+]

@@ -1,0 +1,9 @@
+"""The exceptions that framejit itself raises. All others are the program's own."""
+
+
+class GraphBreakError(RuntimeError):
+    """A function under `full_graph=True` cannot be captured whole: where, why, and what to change."""
+
+
+class InternalError(RuntimeError):
+    """A fault of framejit. Raised under FRAMEJIT_STRICT=1; otherwise the code runs eagerly and the fault is logged once."""

@@ -1,0 +1,153 @@
+"""Reports: what was captured, under which guards, and why it broke."""
+
+import collections
+
+from framejit import _C
+
+CacheInfo = collections.namedtuple("CacheInfo", ["hits", "entries", "graphs", "breaks"])
+CacheInfo.__doc__ = "Of one StaticFunction: runs of captured segments, captures kept, those with operators, breaks."
+
+
+class CapturedGraph:
+    """One captured segment. `str(graph)` is its text.
+
+    Attributes:
+        ops: number of operators.
+        backward: text of the graph of gradients, or None.
+        guards: what the capture relies on, in words.
+        location: "file:line in name" where the segment starts.
+        reason, detail, stop_location: of the graph break that ends it; empty if it ends with the function.
+        hint: what to change to avoid the break.
+        hits: runs since it was captured.
+    """
+
+    def __init__(self, record):
+        self.text = record["graph"]
+        self.backward = record["backward"]
+        self.ops = record["ops"]
+        self.guards = record["guards"]
+        self.location = record["location"]
+        self.breaks = record["exit"] == "break"
+        self.reason = record["reason"]
+        self.detail = record["detail"]
+        self.stop_location = record["stop_location"]
+        self.hits = record["hits"]
+
+    @property
+    def hint(self):
+        return _C.stop_reasons()[self.reason][1] if self.reason else ""
+
+    def why(self):
+        """The break in words, or '' if there is none."""
+        if not self.reason:
+            return ""
+        text = "{}: {}".format(self.stop_location or "?", _C.stop_reasons()[self.reason][0])
+        if self.detail:
+            text += " ({})".format(self.detail)
+        return text + ("; " + self.hint if self.hint else "")
+
+    def __str__(self):
+        return self.text
+
+    def __repr__(self):
+        return "<CapturedGraph at {}: {} ops{}>".format(
+            self.location, self.ops, ", breaks: " + self.reason if self.breaks else ""
+        )
+
+
+def captures(fn):
+    """All captured segments of a StaticFunction, or of a module that went through to_static."""
+    return [CapturedGraph(record) for record in _C.captures(_static_function(fn))]
+
+
+def _static_function(fn):
+    static = getattr(fn, "_compiled_call_impl", None) if not isinstance(fn, _C.StaticFunction) else fn
+    if not isinstance(static, _C.StaticFunction):
+        raise TypeError("not made by to_static: {!r}".format(fn))
+    return static
+
+
+def graphs(fn):
+    return [graph for graph in captures(fn) if graph.ops]
+
+
+def guards(fn):
+    return [graph.guards for graph in captures(fn)]
+
+
+def code(fn):
+    return _C.listing(fn)
+
+
+def cache_info(fn):
+    found = captures(fn)
+    return CacheInfo(
+        hits=sum(graph.hits for graph in found),
+        entries=len(found),
+        graphs=sum(graph.ops != 0 for graph in found),
+        breaks=sum(graph.breaks for graph in found),
+    )
+
+
+class Explanation:
+    """What `explain` found. `str()` of it is a report.
+
+    Attributes:
+        result: what the call returned.
+        graphs: list of CapturedGraph, those with operators.
+        breaks: list of CapturedGraph, those that end in a graph break.
+        ops: number of operators in all graphs.
+        stats: totals of the call, as `framejit.stats()`.
+    """
+
+    def __init__(self, result, found, totals):
+        self.result = result
+        self.stats = totals
+        self.graphs = [graph for graph in found if graph.ops]
+        self.breaks = [graph for graph in found if graph.breaks]
+        self.ops = sum(graph.ops for graph in found)
+
+    def __str__(self):
+        lines = [
+            "graphs {}, operators {}, breaks {}, capture {:.1f} ms".format(
+                self.stats["graphs"], self.stats["ops"], self.stats["breaks"], 1e3 * self.stats["capture_s"]
+            )
+        ]
+        lines += ["break at " + graph.why() for graph in self.breaks]
+        reasons = self.stats["break_reasons"]
+        if reasons:
+            lines.append("reasons: " + ", ".join("{} {}".format(name, n) for name, n in sorted(reasons.items())))
+        for graph in self.graphs:
+            lines += ["", "from " + graph.location, str(graph)]
+        return "\n".join(lines)
+
+
+def explain(fn, *args, **kwargs):
+    """Call `fn(*args, **kwargs)` once, captured anew, and report graphs, breaks, reasons and hints.
+
+    Args:
+        fn: what `to_static` takes, or what it returned. Its own captures are not touched.
+
+    Returns:
+        Explanation
+    """
+    import torch
+
+    from framejit import _api
+
+    if isinstance(fn, torch.nn.Module):
+        static = _C.StaticFunction(fn._call_impl)
+    else:
+        static = _api._callable_to_static(fn, {"full_graph": False, "backend": None})
+    before = _C.stats()
+    result = static(*args, **kwargs)
+    return Explanation(result, captures(static), _difference(before, _C.stats()))
+
+
+def _difference(before, after):
+    totals = {key: value - before[key] for key, value in after.items() if key != "break_reasons"}
+    reasons = {
+        name: count - before["break_reasons"].get(name, 0) for name, count in after["break_reasons"].items()
+    }
+    totals["break_reasons"] = {name: count for name, count in reasons.items() if count}
+    return totals
