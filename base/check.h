@@ -5,8 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#define FMT_HEADER_ONLY 1
-#include <fmt/format.h>
+#include "base/format.h"
 
 namespace framejit {
 

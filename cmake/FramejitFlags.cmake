@@ -20,11 +20,18 @@ if(NOT FRAMEJIT_FMT_INCLUDE)
   message(FATAL_ERROR "framejit needs the headers of fmt: apt-get install libfmt-dev")
 endif()
 
+# base/format.cpp compiles what of fmt is not a template, once; written for fmt 9, which is Debian 12's. Any other fmt is
+# used header-only, as it is where torch brings one of its own (cmake/FramejitPython.cmake).
+file(STRINGS ${FRAMEJIT_FMT_INCLUDE}/fmt/core.h fmt_version REGEX "#define FMT_VERSION 9[0-9][0-9][0-9][0-9]$")
+
 # Rooms keep default visibility: the extension `framejit_bytecode._core` exports them to `framejit._C`, and exceptions
 # and typeids must be one across both. Calls inside one library still bind directly.
 add_library(framejit_flags INTERFACE)
 target_include_directories(framejit_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_include_directories(framejit_flags SYSTEM INTERFACE ${FRAMEJIT_FMT_INCLUDE})
+if(NOT fmt_version)
+  target_compile_definitions(framejit_flags INTERFACE FMT_HEADER_ONLY=1)
+endif()
 target_compile_options(
   framejit_flags
   INTERFACE -Wall

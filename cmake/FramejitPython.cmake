@@ -55,6 +55,9 @@ function(framejit_add_torch)
   foreach(lib c10 torch_cpu torch_python)
     target_link_libraries(framejit_torch INTERFACE ${FACT_torch_root}/lib/lib${lib}.so)
   endforeach()
+  if(EXISTS ${include}/fmt/core.h)
+    target_compile_definitions(framejit_torch INTERFACE FMT_HEADER_ONLY=1)
+  endif()
   # pybind11's types must stay hidden, or each class that holds one draws a warning.
   target_compile_options(framejit_torch INTERFACE -fvisibility=hidden)
   # Wheels up to pybind11 2.13 name their compiler in the key of the type registry; ours must name the same.

@@ -1,5 +1,7 @@
 #include "graph/tensor_meta.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
