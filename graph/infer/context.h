@@ -49,6 +49,7 @@ class InferContext {
   TensorMeta& add_view(size_t i, const DimVector& sizes, const DimVector& strides, int64_t offset);
   // Operand i itself, with its own meta.
   TensorMeta& add_same(size_t i);
+  ResultMeta& last_result() { return out_[out_.size() - 1]; }
   void add_undefined() { out_.add(); }
 
   InferStatus unsure() {

@@ -64,6 +64,20 @@ InferStatus returns_self(InferContext& c) {
   return InferStatus::kOk;
 }
 
+InferStatus abs(InferContext& c) {
+  TensorMeta self = c.self();
+  if (is_complex(self.dtype)) {
+    self.strides = preserved_strides(self);
+    self.dtype = to_real(self.dtype);
+    c.add_fresh(std::move(self));
+    return InferStatus::kOk;
+  }
+  PointwiseRule rule;
+  rule.promote_args[0] = rule.iterate_args[0] = 0;
+  rule.promote = Promote::kFirst;
+  return pointwise(c, rule);
+}
+
 InferStatus copy_(InferContext& c) {
   const TensorMeta& self = c.self();
   const TensorMeta* source = c.tensor(1);

@@ -29,6 +29,8 @@ InferStatus pointwise(InferContext& c, const PointwiseRule& rule);
 InferStatus pointwise_inplace(InferContext& c, const PointwiseRule& rule);
 // The first operand is returned as it is: fill_, zero_, copy_, random in-place operators.
 InferStatus returns_self(InferContext& c);
+// A complex argument makes its real result by empty_like, any other by the iterator.
+InferStatus abs(InferContext& c);
 InferStatus copy_(InferContext& c);
 // div.Tensor_mode: true division promotes to float, the rounding modes do not.
 InferStatus div_mode(InferContext& c);

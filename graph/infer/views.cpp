@@ -94,6 +94,12 @@ InferStatus expand(InferContext& c) {
   DimVector strides;
   strides.resize(shape.size());
   size_t offset = shape.size() - self.sizes.size();
+  if (self.dim() == 0) {
+    for (int64_t size : shape)
+      if (size < 0) return InferStatus::kError;
+    c.add_view(0, shape, DimVector(shape.size(), 0), self.storage_offset);
+    return InferStatus::kOk;
+  }
   for (size_t d = shape.size(); d-- > 0;) {
     bool is_new = d < offset;
     int64_t size = is_new ? 1 : self.sizes[d - offset];
@@ -302,6 +308,21 @@ InferStatus as_strided_inplace(InferContext& c) {
   meta.storage_offset = offset;
   return InferStatus::kOk;
 }
+
+namespace {
+
+InferStatus in_place(InferContext& c, InferStatus status) {
+  if (status == InferStatus::kOk) c.last_result().alias = AliasKind::kSame;
+  return status;
+}
+
+}  // namespace
+
+InferStatus transpose_inplace(InferContext& c) { return in_place(c, transpose(c)); }
+InferStatus t_inplace(InferContext& c) { return in_place(c, t(c)); }
+InferStatus unsqueeze_inplace(InferContext& c) { return in_place(c, unsqueeze(c)); }
+InferStatus squeeze_inplace(InferContext& c) { return in_place(c, squeeze(c)); }
+InferStatus squeeze_dim_inplace(InferContext& c) { return in_place(c, squeeze_dim(c)); }
 
 InferStatus diagonal(InferContext& c) {
   const TensorMeta& self = c.self();

@@ -24,6 +24,12 @@ InferStatus split(InferContext& c);
 InferStatus split_with_sizes(InferContext& c);
 InferStatus as_strided(InferContext& c);
 InferStatus as_strided_inplace(InferContext& c);
+// In place on sizes and strides: the result is operand 0 with the view's meta.
+InferStatus transpose_inplace(InferContext& c);
+InferStatus t_inplace(InferContext& c);
+InferStatus unsqueeze_inplace(InferContext& c);
+InferStatus squeeze_inplace(InferContext& c);
+InferStatus squeeze_dim_inplace(InferContext& c);
 InferStatus diagonal(InferContext& c);
 InferStatus unfold(InferContext& c);
 InferStatus view_as_real(InferContext& c);
