@@ -260,7 +260,13 @@ Ref CodeBuilder::finish() {
   changes.set(line_table_attribute(), assembled.line_table);
   if (!traits(base_->version).has_blocks) changes.set("co_exceptiontable", assembled.exception_table);
   changes.set("co_stacksize", assembled.stack_size);
-  changes.set("co_consts", grown_tuple(base_->consts, added_consts_));
+  const Ref consts = grown_tuple(base_->consts, added_consts_);
+  for (const auto& [index, value] : replaced_consts_) {
+    if (!consts) break;
+    Py_INCREF(value.get());
+    FJ_CHECK(PyTuple_SetItem(consts.get(), index, value.get()) == 0, "no constant {}", index);
+  }
+  changes.set("co_consts", consts);
   if (!added_names_.empty()) changes.set("co_names", grown_tuple(base_->names, added_names_));
   changes.set("co_argcount", arg_count_);
   changes.set("co_posonlyargcount", posonly_arg_count_);
@@ -277,6 +283,13 @@ Ref CodeBuilder::finish() {
 Ref reassemble(BorrowedRef code) {
   CodeBuilder builder(decode(code));
   builder.copy_all();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(builder.base().consts.get()); ++i) {
+    PyObject* value = PyTuple_GET_ITEM(builder.base().consts.get(), i);
+    if (!PyCode_Check(value)) continue;
+    const Ref made = reassemble(value);
+    if (!made) return nullptr;
+    builder.replace_const(static_cast<int32_t>(i), made);
+  }
   return builder.finish();
 }
 

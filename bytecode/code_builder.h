@@ -34,6 +34,8 @@ class CodeBuilder {
   void leave_region() { assembler_.set_region(kNoRegion); }
 
   int32_t add_const(BorrowedRef value);  // the same object is stored once
+  // The new code object has another constant at this index of the base's.
+  void replace_const(int32_t index, BorrowedRef value) { replaced_consts_[index] = Ref::borrow(value); }
   int32_t add_name(std::string_view name);
 
   void load_const(BorrowedRef value);  // [] -> [value]
@@ -89,12 +91,13 @@ class CodeBuilder {
   Assembler assembler_;
   std::vector<Ref> added_consts_;
   std::unordered_map<PyObject*, int32_t> const_places_;
+  std::unordered_map<int32_t, Ref> replaced_consts_;
   std::vector<Ref> added_names_;
   int32_t arg_count_, posonly_arg_count_, kwonly_arg_count_, flags_;
   Ref name_;
 };
 
-// decode and assemble unchanged: for tests.
+// Decodes and assembles unchanged, code objects among the constants too: for tests.
 Ref reassemble(BorrowedRef code);
 
 }  // namespace framejit::bytecode

@@ -181,6 +181,16 @@ PyObject* py_tables(PyObject*, PyObject*) {
   });
 }
 
+PyObject* py_sim_ops(PyObject*, PyObject*) {
+  return guarded([] {
+    List names;
+    for (int op = 0; op < kSimOpCount; ++op) {
+      names.add(Ref::steal(PyUnicode_FromString(sim_op_name(static_cast<SimOp>(op)))));
+    }
+    return names.take();
+  });
+}
+
 PyObject* py_stack_effect(PyObject*, PyObject* args) {
   const char* name = nullptr;
   unsigned opcode = 0, arg = 0;
@@ -206,6 +216,7 @@ PyMethodDef methods[] = {
     {"reassemble", py_reassemble, METH_O, "reassemble(code) -> an equal code object, decoded and assembled anew"},
     {"liveness", py_liveness, METH_O, "liveness(code) -> list of (live names, assigned names), one per instruction"},
     {"tables", py_tables, METH_NOARGS, "tables() -> {version: {opcode name: row}}"},
+    {"sim_ops", py_sim_ops, METH_NOARGS, "sim_ops() -> names of the canonical operations"},
     {"stack_effect", py_stack_effect, METH_VARARGS, "stack_effect(version, opcode, arg, jump) -> int"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -3,6 +3,7 @@ exit, with the state that the original would have there.
 
 The state comes from a run of the twin itself: at its m-th site, while that frame stands still, a second run (in the same twin, or in
 resume code) is given the standing frame's locals and stack, and goes on from there; then the first run is abandoned."""
+import gc
 import random
 import sys
 import traceback
@@ -457,9 +458,13 @@ def test_nothing_leaks():
         twin.at_hit((3,), m, leave_there)
         twin.on_site = twin.on_take = None
 
-    for _ in range(5):
-        once()
-    before = sys.gettotalrefcount()
-    for _ in range(20):
-        once()
+    def many(count):
+        for _ in range(count):
+            once()
+        gc.collect()
+        return sys.gettotalrefcount()
+
+    many(5)
+    before = many(1)
+    many(20)
     assert sys.gettotalrefcount() - before < 10

@@ -1,0 +1,84 @@
+"""Runs one of CPython's own tests with every module that is imported from source re-assembled:
+
+    python reassembled_tests.py test_grammar
+
+Each code object that the import system compiles or loads, nested ones included, is decoded and assembled again before it
+runs; so are the test module itself and what `compile`, `exec` and `eval` of a string are called with inside it.
+"""
+
+import builtins
+import importlib.machinery
+import sys
+import types
+
+from framejit_bytecode import _core
+
+CODE = types.CodeType
+COUNT = [0]
+
+
+def reassemble(code):
+    COUNT[0] += 1
+    return _core.reassemble(code)
+
+
+def install():
+    loader = importlib.machinery.SourceFileLoader
+    original_get_code = loader.get_code
+
+    def get_code(self, fullname):
+        code = original_get_code(self, fullname)
+        return reassemble(code) if isinstance(code, CODE) else code
+
+    loader.get_code = get_code
+
+    original_compile = builtins.compile
+
+    def patched_compile(*args, **kwargs):
+        # compile() inherits the caller's __future__ flags, which a wrapper would hide.
+        flags = sys._getframe(1).f_code.co_flags & FUTURE_FLAGS
+        if not kwargs.get("dont_inherit", len(args) > 4 and args[4]):
+            args, kwargs = with_flags(args, kwargs, flags)
+        code = original_compile(*args, **kwargs)
+        return reassemble(code) if isinstance(code, CODE) else code
+
+    builtins.compile = patched_compile
+
+
+def with_flags(args, kwargs, flags):
+    args = list(args)
+    if len(args) > 3:
+        args[3] |= flags
+    else:
+        kwargs = dict(kwargs, flags=kwargs.get("flags", 0) | flags)
+    return args, dict(kwargs, dont_inherit=True) if len(args) <= 4 else kwargs
+
+
+def future_flags():
+    import __future__
+
+    flags = 0
+    for name in __future__.all_feature_names:
+        flags |= getattr(__future__, name).compiler_flag
+    return flags
+
+
+FUTURE_FLAGS = future_flags()
+
+
+def main():
+    name = sys.argv[1]
+    sys.argv[1:] = ["-v"] if "-v" in sys.argv else []
+    # Fresh copies of what the start-up has loaded already would be other modules; the tests' own modules are new.
+    import unittest
+
+    install()
+    module = __import__("test." + name, fromlist=["x"])
+    suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    print("reassembled %d modules" % COUNT[0])
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and COUNT[0] > 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
