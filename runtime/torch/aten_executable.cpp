@@ -2,6 +2,7 @@
 
 #include <c10/util/SmallVector.h>
 
+#include "runtime/torch/gil.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
 #include "runtime/torch/view_replay.h"
@@ -33,15 +34,6 @@ class Registers {
  private:
   const std::vector<uint32_t>& inputs_;
   c10::SmallVector<at::Tensor, 16> tensors_;
-};
-
-class AllowThreads {
- public:
-  AllowThreads() : state_(PyEval_SaveThread()) {}
-  ~AllowThreads() { PyEval_RestoreThread(state_); }
-
- private:
-  PyThreadState* state_;
 };
 
 class AtenExecutable final : public runtime::Executable {

@@ -1,10 +1,12 @@
 // Recording gradients: LibTorch's engine runs over the autograd graph of the fakes, and what it calls is recorded behind
 // the forward graph, then cut off.
+#include <Python.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "runtime/torch/convert.h"
+#include "runtime/torch/gil.h"
 #include "runtime/torch/recording.h"
 
 namespace framejit::torchlib {
@@ -106,8 +108,12 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
     tangent_roots.push_back(static_cast<uint32_t>(i));
   }
   for (uint32_t i : recording.differentiable_inputs) inputs.push_back(recording.inputs[i].fake);
-  std::vector<at::Tensor> grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true,
-                                                        /*create_graph=*/false, /*allow_unused=*/true);
+  std::vector<at::Tensor> grads;
+  {
+    AllowThreads no_gil;
+    grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true, /*create_graph=*/false,
+                                  /*allow_unused=*/true);
+  }
   std::vector<ValueId> gradients;
   for (const at::Tensor& grad : grads) {
     FakeImpl* fake = grad.defined() ? fake_impl(grad) : nullptr;

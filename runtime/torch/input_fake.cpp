@@ -42,6 +42,16 @@ void set_history(const at::Tensor& fake, const at::Tensor& real) {
   torch::autograd::impl::set_gradient_edge(fake, {node, output});
 }
 
+// Named dimensions are gone from newer releases.
+template <class T>
+bool has_names(const T& tensor) {
+  if constexpr (requires { tensor.has_names(); }) {
+    return tensor.has_names();
+  } else {
+    return false;
+  }
+}
+
 // Whether the type has a `__torch_function__` of its own.
 bool overrides_functions(PyTypeObject* type) {
   static PyObject* name = PyUnicode_InternFromString("__torch_function__");
@@ -70,7 +80,7 @@ const char* why_not_input(PyObject* real) {
   if (tensor.is_quantized()) return "a quantized tensor";
   if (keys.has(DispatchKey::ZeroTensor) || keys.has(DispatchKey::NestedTensor)) return "a tensor of a special kind";
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
-  if (tensor.has_names()) return "a tensor with named dimensions";
+  if (has_names(tensor)) return "a tensor with named dimensions";
   if (!tensor.has_storage()) return "a tensor without storage";
   if (torch::autograd::impl::get_autograd_meta(tensor) && tensor._fw_grad(0).defined())
     return "a tensor with a forward-mode gradient";

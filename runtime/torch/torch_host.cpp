@@ -6,6 +6,7 @@
 
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
+#include "runtime/torch/fx_executable.h"
 #include "runtime/torch/input_fake.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recording.h"
@@ -114,9 +115,15 @@ class TorchRuntime final : public runtime::TensorRuntime {
     FJ_CHECK(session.finished, "compile() without a finished recording on this thread");
     std::unique_ptr<runtime::Executable> result;
     with_translated_errors([&] {
-      result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training));
+      if (backend) {
+        result = make_fx_executable(capture.graph, *session.finished, backend, why_not);
+      } else {
+        result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training));
+      }
       return true;
     });
+    session.finished.reset();
+    session.training.reset();
     return result;
   }
 
