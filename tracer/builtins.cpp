@@ -142,7 +142,7 @@ SymValue call_bool(Simulator& sim, PyObject*, CallArgs args) {
 SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() == 0) return sim.call_real(callable, args);
   PyObject* obj = sim.realise(args.positional[0]);
-  if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a number is taken from a tensor");
+  if (sim.is_tensor(obj)) return sim.call_real(callable, args);
   bool to_int = callable == reinterpret_cast<PyObject*>(&PyLong_Type);
   if (auto result = sim.call_special(obj, to_int ? "__int__" : "__float__", {})) return *result;
   if (auto result = sim.call_special(obj, "__index__", {})) return sim.call(SymValue::borrow(callable), {*result});

@@ -116,14 +116,25 @@ bool is_trusted_namespace(PyObject* globals) {
 }
 
 void initialise_callables() {
-  Ref names[] = {Ref::steal(PyImport_ImportModule("functools")),   Ref::steal(PyImport_ImportModule("enum")),
-                 Ref::steal(PyImport_ImportModule("itertools")),   Ref::steal(PyImport_ImportModule("operator")),
-                 Ref::steal(PyImport_ImportModule("collections")), Ref::steal(PyImport_ImportModule("copy"))};
+  static Py_ssize_t modules_seen = -1;
+  static std::vector<const CallableRow*> missing;
+  Py_ssize_t modules = PyDict_GET_SIZE(PyImport_GetModuleDict());
+  if (modules == modules_seen) return;
+  if (modules_seen < 0) {
+    for (const char* name : {"functools", "enum", "itertools", "operator", "collections", "copy", "inspect"})
+      Ref::steal(PyImport_ImportModule(name));
+    fill_library();
+    fill_plain_types();
+    for (const CallableRow& row : kRows) missing.push_back(&row);
+    modules = PyDict_GET_SIZE(PyImport_GetModuleDict());
+  }
+  modules_seen = modules;
+  std::erase_if(missing, [](const CallableRow* row) {
+    PyObject* obj = resolve_forever(row->path);
+    if (obj) table().try_emplace(obj, row);
+    return obj != nullptr;
+  });
   PyErr_Clear();
-  fill_library();
-  fill_plain_types();
-  for (const CallableRow& row : kRows)
-    if (PyObject* obj = resolve_forever(row.path)) table().try_emplace(obj, &row);
 }
 
 const CallableRow* find_callable(PyObject* key) {

@@ -130,7 +130,15 @@ bool Simulator::is_same(SymValue left, SymValue right) {
 bool Simulator::truth(SymValue& value) {
   PyObject* obj = realise(value);
   if (obj == Py_True || obj == Py_False) return obj == Py_True;
-  if (is_tensor(obj)) stop(StopReason::kDataDependentBranch, "the truth of a tensor");
+  if (is_tensor(obj)) {
+    // The recorder knows the values of constants (arange, ones); any other tensor's truth ends the graph.
+    mark_location();
+    int known = PyObject_IsTrue(obj);
+    if (known >= 0) return known != 0;
+    std::string reason, detail;
+    if (services_.host.take_stop(&reason, &detail)) stop(StopReason::kDataDependentBranch, std::move(detail));
+    raise();
+  }
   if (has_python_specials(obj) || is_outside_opaque(obj)) {
     if (auto result = call_special(obj, "__bool__", {})) {
       if (!PyBool_Check(realise(*result)))

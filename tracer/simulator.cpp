@@ -1,5 +1,6 @@
 #include "tracer/simulator.h"
 
+#include "tracer/callables.h"
 #include "tracer/recipes.h"
 
 namespace framejit {
@@ -271,6 +272,7 @@ void Simulator::finish_break() {
 
 Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const SegmentStart& start,
                                                                    const TracerServices& services) {
+  initialise_callables();
   std::optional<StopTrace> until;
   for (int attempt = 0; attempt < 3; ++attempt) {
     try {

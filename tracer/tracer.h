@@ -45,8 +45,4 @@ struct TracerServices {
 Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const SegmentStart& start,
                                                                    const TracerServices& services);
 
-// The callables table: builtin and library functions by how the simulator treats them (tracer/callables.def).
-// Must be called once with the interpreter ready and torch imported (without torch its rows are left out).
-void initialise_callables();
-
 }  // namespace framejit
