@@ -20,6 +20,10 @@ class Executable {
   // that the operator raised; then `outputs` holds nothing, but operators before it did run, as in eager.
   virtual bool run(PyObject* const* inputs, PyObject** outputs) = 0;
 
+  // How many values run() gives: as many as TensorHost::finish was given. The graph may have more outputs: what the backward
+  // keeps.
+  virtual size_t output_count() const = 0;
+
   // The graph that computes gradients, or null if no output requires one. For reports.
   virtual const graph::Graph* backward_graph() const { return nullptr; }
 };

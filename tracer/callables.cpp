@@ -49,6 +49,8 @@ Ref resolve(const char* path) {
     Ref next;
     if (last && PyType_Check(current.get()))
       next = Ref::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(current.get()), interned(name.c_str())));
+    else if (PyModule_Check(current.get()))  // never its __getattr__, which may import: torch._dynamo takes seconds
+      next = Ref::borrow(PyDict_GetItemString(PyModule_GetDict(current.get()), name.c_str()));
     else
       next = Ref::steal(PyObject_GetAttrString(current.get(), name.c_str()));
     if (!next) {

@@ -27,7 +27,7 @@ CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const Obje
       guards_(*capture_, objects_, tensors),
       replay_(*capture_, objects_),
       executable_(std::move(executable)),
-      output_count_(capture_->graph.outputs().size()),
+      output_count_(executable_ ? executable_->output_count() : 0),
       nothing_(leaves_no_trace(*capture_)) {}
 
 bool CompiledEntry::run_graph(PyObject** outputs) {

@@ -42,6 +42,7 @@ class AtenExecutable final : public runtime::Executable {
                  std::shared_ptr<TrainingProgram> training);
 
   bool run(PyObject* const* inputs, PyObject** outputs) override;
+  size_t output_count() const override { return outputs_.size(); }
   const graph::Graph* backward_graph() const override { return training_ ? &training_->first_graph() : nullptr; }
 
  private:

@@ -169,6 +169,8 @@ class FxExecutable final : public runtime::Executable {
   FxExecutable(Ref callable, std::vector<OutputSpec> outputs, size_t input_count)
       : callable_(std::move(callable)), outputs_(std::move(outputs)), input_count_(input_count) {}
 
+  size_t output_count() const override { return outputs_.size(); }
+
   bool run(PyObject* const* inputs, PyObject** outputs) override {
     Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(input_count_)));
     if (!args) return false;

@@ -15,10 +15,11 @@ std::string full_name(const c10::OperatorName& name) {
 bool is_tensor_type(const c10::Type& type) { return type.kind() == c10::TypeKind::TensorType; }
 
 ArgKind kind_of(c10::TypePtr type) {
-  if (type->kind() == c10::TypeKind::OptionalType) type = type->castRaw<c10::OptionalType>()->getElementType();
+  const bool optional = type->kind() == c10::TypeKind::OptionalType;
+  if (optional) type = type->castRaw<c10::OptionalType>()->getElementType();
   switch (type->kind()) {
     case c10::TypeKind::TensorType:
-      return ArgKind::kTensor;
+      return optional ? ArgKind::kOptionalTensor : ArgKind::kTensor;
     case c10::TypeKind::ListType: {
       c10::TypePtr element = type->castRaw<c10::ListType>()->getElementType();
       if (is_tensor_type(*element)) return ArgKind::kTensorList;

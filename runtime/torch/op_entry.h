@@ -9,9 +9,11 @@
 
 namespace framejit::torchlib {
 
-// By the type in the schema, without its optional mark.
+// By the type in the schema. Only for tensors does it matter whether None is allowed: for some kernels an undefined tensor
+// is not the same.
 enum class ArgKind : uint8_t {
   kTensor,
+  kOptionalTensor,
   kTensorList,
   kOptionalTensorList,
   kInt,

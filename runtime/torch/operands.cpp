@@ -152,7 +152,8 @@ c10::IValue from_operand(const Operand& operand, ArgKind kind, const ConstantPoo
     case Operand::Kind::kFloat:
     case Operand::Kind::kBool:
     case Operand::Kind::kComplex:
-      return kind == ArgKind::kTensor ? number_tensor(scalar_of(operand)) : c10::IValue(scalar_of(operand));
+      return kind == ArgKind::kTensor || kind == ArgKind::kOptionalTensor ? number_tensor(scalar_of(operand))
+                                                                          : c10::IValue(scalar_of(operand));
     case Operand::Kind::kString:
       return std::string(operand.as_string());
     case Operand::Kind::kInts:
