@@ -278,10 +278,10 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
     PyObject* hook = lookup_type(type, interned("__getattribute__"));
     if (hook == library().object_getattribute || !hook) return generic_load_attr(owner, name, true);
     if (PyFunction_Check(hook)) {
+      PyObject* getattr = lookup_type(type, interned("__getattr__"));
       try {
         return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
       } catch (const PythonRaised&) {
-        PyObject* getattr = lookup_type(type, interned("__getattr__"));
         if (!getattr || !PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
         PyErr_Clear();
         return call(SymValue::borrow(getattr), {owner, SymValue::borrow(name)});

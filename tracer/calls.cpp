@@ -76,13 +76,27 @@ struct Builtin {
   PyObject* self;
 };
 
+// The descriptor that a bound builtin method came from: of the type that defines it, which a subclass may override.
+PyObject* descriptor_of(PyTypeObject* type, const PyMethodDef* method) {
+  PyObject* first = nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    PyObject* found = _PyType_Lookup(base, interned(method->ml_name));
+    if (!found) break;
+    if (!first) first = found;
+    if (PyObject_TypeCheck(found, &PyMethodDescr_Type) &&
+        reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method)
+      return found;
+  }
+  return first && PyFunction_Check(first) ? nullptr : first;
+}
+
 Builtin identify(PyObject* callable) {
   if (PyCFunction_Check(callable)) {
     PyObject* self = PyCFunction_GET_SELF(callable);
     if (!self || PyModule_Check(self)) return {callable, nullptr};
     PyTypeObject* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
-    const char* name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
-    PyObject* descriptor = _PyType_Lookup(type, interned(name));
+    PyObject* descriptor = descriptor_of(type, reinterpret_cast<PyCFunctionObject*>(callable)->m_ml);
     if (!descriptor) return {callable, nullptr};
     if (Py_TYPE(descriptor) == &PyClassMethodDescr_Type || Py_TYPE(descriptor) == &PyStaticMethod_Type ||
         PyCFunction_Check(descriptor) || PyType_Check(self))
@@ -93,8 +107,9 @@ Builtin identify(PyObject* callable) {
   if (Py_TYPE(callable) == method_wrapper) {
     Ref self = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
     Ref name = Ref::steal(PyObject_GetAttrString(callable, "__name__"));
-    // Both live as long as the wrapper does.
-    return {_PyType_Lookup(Py_TYPE(self.get()), name.get()), self.get()};
+    Ref owner = Ref::steal(PyObject_GetAttrString(callable, "__objclass__"));
+    // They live as long as the wrapper does.
+    return {_PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner.get()), name.get()), self.get()};
   }
   return {callable, nullptr};
 }
