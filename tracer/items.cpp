@@ -124,11 +124,17 @@ bool Simulator::contains(SymValue container, SymValue item) {
       return false;
     }
   }
-  CallArgs args{{item, container}, {}};
-  realise(args.positional[0]);
-  require_plain(args, nullptr);
   if (is_tensor(obj)) stop(StopReason::kDataDependentBranch, "membership in a tensor");
-  int found = PySequence_Contains(obj, args.positional[0].get());
+  CallArgs compared{{item}, {}};
+  realise(compared.positional[0]);
+  if (PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj)) {
+    SymValue keys = get_iter(container);
+    while (Ref key = Ref::steal(PyIter_Next(keys.get()))) compared.positional.emplace_back(std::move(key));
+  } else {
+    compared.positional.push_back(container);
+  }
+  require_plain(compared, nullptr);
+  int found = PySequence_Contains(obj, compared.positional[0].get());
   check_status(found);
   return found == 1;
 }
