@@ -79,6 +79,7 @@ enum class EffectKind : uint8_t {
   kDictSet,       // target[key] = value on an exact dict or by PyObject_SetItem of a dict subclass's dict part
   kDictDelete,    // key
   kDictReplace,   // values: key, value ...: clear, then set in this order
+  kListExtend,    // values: items to append
   kListReplace,   // values: all items: target[:] = items
   kSetReplace,    // values: all items
   kDequeReplace,  // values: all items: clear, extend

@@ -259,6 +259,9 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
 
 SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   SymValue owner = owner_value;
+  static PyObject* append = interned("append");
+  if (world_.is_unread(owner.get()) && PyUnicode_Compare(name, append) == 0)
+    return SymValue(check(PyObject_GetAttr(owner.get(), name)));
   PyObject* obj = realise(owner);
   if (is_tensor(obj)) return load_tensor_attr(*this, owner, name);
   if (PyType_Check(obj)) return load_type_attr(*this, owner, name);

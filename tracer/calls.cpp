@@ -64,6 +64,11 @@ bool is_builtin_data_type(PyTypeObject* type) {
          find_callable(reinterpret_cast<PyObject*>(type));
 }
 
+bool is_list_append(PyObject* descriptor) {
+  static PyObject* append = _PyType_Lookup(&PyList_Type, interned("append"));
+  return descriptor == append;
+}
+
 bool module_is(PyObject* callable, const char* name) {
   Ref module = Ref::steal(PyObject_GetAttrString(callable, "__module__"));
   if (!module) PyErr_Clear();
@@ -341,6 +346,10 @@ Ref Simulator::snapshot_dict(const SymValue& mapping) {
 SymValue Simulator::call_builtin(PyObject* callable, CallArgs args) {
   auto [key, self] = identify(callable);
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
+  if (self && world_.is_unread(self) && is_list_append(key) && args.positional.size() == 1 && !args.has_keywords()) {
+    check_status(PyList_Append(self, realise(args.positional[0])));
+    return SymValue::borrow(Py_None);
+  }
   const CallableRow* row = find_callable(key);
   if (self) {
     args.positional.insert(args.positional.begin(), SymValue::borrow(self));

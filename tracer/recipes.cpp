@@ -303,7 +303,11 @@ void RecipeBuilder::add_container_effects() {
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
         effect.values.push_back(describe_object(PyList_GET_ITEM(items, i)));
     };
-    if (outside.kind == OutsideKind::kList) {
+    if (outside.kind == OutsideKind::kList && !original) {
+      if (PyList_GET_SIZE(shadow) == 0) continue;
+      effect.kind = EffectKind::kListExtend;
+      push_items(shadow);
+    } else if (outside.kind == OutsideKind::kList) {
       bool same = PyList_GET_SIZE(shadow) == PyList_GET_SIZE(original);
       for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(shadow); ++i)
         same = PyList_GET_ITEM(shadow, i) == PyList_GET_ITEM(original, i);

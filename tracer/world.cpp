@@ -79,7 +79,7 @@ bool is_identity_constant(PyObject* obj) {
   // A builtin function is a constant unless it is bound to an object of the program.
   if (PyCFunction_Check(obj)) {
     PyObject* self = PyCFunction_GET_SELF(obj);
-    return !self || PyModule_Check(self) || PyType_Check(self) || !PyCFunction_CheckExact(obj) ||
+    return !self || PyModule_Check(self) || PyType_Check(self) || Py_TYPE(obj) != &PyCFunction_Type ||
            std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
   }
   const PlainType* row = find_plain_type(type);
@@ -110,6 +110,7 @@ PyObject* World::realise(SymValue& value) {
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
     guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
   }
+  if (is_unread(value.get())) read_list(value.get());
   return value.get();
 }
 
@@ -166,18 +167,27 @@ Ref World::wrap_item(PyObject* real, SourceId source) {
 }
 
 SymValue World::wrap_list(PyObject* real, SourceId source) {
-  Py_ssize_t size = PyList_GET_SIZE(real);
-  check_size(size);
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PyList_Type));
-  guard(GuardKind::kLength, source, nullptr, size);
-  Ref shadow = Ref::steal(PyList_New(0));
-  PyObject* list = add(OutsideKind::kList, shadow, real, source, {});
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    Ref item = wrap_item(PyList_GET_ITEM(real, i), sources().item(SourceKind::kListItem, source, i));
-    PyList_Append(list, item.get());
-  }
-  outside_[list].original = Ref::steal(PyList_GetSlice(list, 0, size));
+  PyObject* list = add(OutsideKind::kList, Ref::steal(PyList_New(0)), real, source, {});
+  unread_.insert(list);
   return SymValue::borrow(list);
+}
+
+// Puts the real list's items before those that the trace appended.
+void World::read_list(PyObject* shadow) {
+  const Ref real = outside_[shadow].real;
+  const SourceId source = outside_[shadow].source;
+  const Py_ssize_t size = PyList_GET_SIZE(real.get());
+  check_size(size);
+  unread_.erase(shadow);
+  guard(GuardKind::kLength, source, nullptr, size);
+  Ref items = Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    Ref item = wrap_item(PyList_GET_ITEM(real.get(), i), sources().item(SourceKind::kListItem, source, i));
+    PyList_Append(items.get(), item.get());
+  }
+  PyList_SetSlice(shadow, 0, 0, items.get());
+  outside_[shadow].original = std::move(items);
 }
 
 SymValue World::wrap_tuple(PyObject* real, SourceId source) {

@@ -2,7 +2,8 @@
 // object reached twice has the same one:
 //  - a tensor: its fake;
 //  - an exact list, dict, set or a tuple with such things in it: a shadow, a real container that holds representations.
-//    The trace reads and changes the shadow; what changed is found by comparison when the capture ends;
+//    The trace reads and changes the shadow; what changed is found by comparison when the capture ends. A list is read,
+//    and guarded, only when something looks at it: one that is only appended to may have any contents;
 //  - any other object (a module, an instance): itself, with attribute writes kept in an overlay;
 //  - immutable plain data, types, functions, modules: themselves, guarded when something first relies on them.
 // Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
@@ -10,6 +11,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -27,7 +29,7 @@ struct Outside {
   OutsideKind kind;
   Ref real;
   graph::SourceId source;
-  Ref original;  // shallow copy of a shadow as it was made, to find changes
+  Ref original;  // shallow copy of a shadow as it was made, to find changes; null for a list that was not read
 };
 
 // Attribute writes to outside objects, in program order of the first write to each (object, name).
@@ -73,6 +75,9 @@ class World {
   void write(PyObject* object, PyObject* name, Ref value);
   const std::vector<AttributeWrite>& writes() const { return writes_; }
 
+  // Whether this is the shadow of a list of which nothing was read: it holds only what the trace has appended.
+  bool is_unread(PyObject* obj) const { return !unread_.empty() && unread_.count(obj); }
+
   const std::unordered_map<PyObject*, Outside>& outside() const { return outside_; }
   const std::vector<PyObject*>& outside_in_order() const { return order_; }
   graph::Capture& capture() { return capture_; }
@@ -85,6 +90,7 @@ class World {
   Ref wrap_item(PyObject* real, graph::SourceId source);
   SymValue wrap_tensor(PyObject* real, graph::SourceId source);
   SymValue wrap_list(PyObject* real, graph::SourceId source);
+  void read_list(PyObject* shadow);
   SymValue wrap_tuple(PyObject* real, graph::SourceId source);
   SymValue wrap_dict(PyObject* real, graph::SourceId source);
   SymValue wrap_set(PyObject* real, graph::SourceId source);
@@ -94,6 +100,7 @@ class World {
   TensorHost& host_;
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
+  std::unordered_set<PyObject*> unread_;
   std::vector<PyObject*> order_;
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;

@@ -108,6 +108,8 @@ bool Replay::apply_to(const Effect& effect, PyObject* target) {
       return delete_dict_item(target, key.get());
     case EffectKind::kDictReplace:
       return replace_dict(target, items.get());
+    case EffectKind::kListExtend:
+      return PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), items.get()) == 0;
     case EffectKind::kListReplace:
       return PyList_SetSlice(target, 0, PyList_GET_SIZE(target), items.get()) == 0;
     case EffectKind::kSetReplace:

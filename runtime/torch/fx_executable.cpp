@@ -120,8 +120,9 @@ Ref Exporter::node(const graph::Node& node) {
                      : op->returns.size() > 1         ? "tuple"
                      : op->returns[0].is_tensor_list ? "list"
                                                       : "one";
-  return Ref::steal(Py_BuildValue("(s#OOOs)", op->info->name.data(), static_cast<Py_ssize_t>(op->info->name.size()),
-                                  arguments.get(), keywords.get(), results.get(), kind));
+  const std::string name(op->info->name);
+  return Ref::steal(
+      Py_BuildValue("(sOOOs)", name.c_str(), arguments.get(), keywords.get(), results.get(), kind));
 }
 
 Ref Exporter::build() {

@@ -14,7 +14,7 @@ PyObject* trace_stop_type() {
 void stop_trace(const char* reason, const std::string& detail) {
   pybind11::gil_scoped_acquire gil;
   if (PyObject* type = trace_stop_type()) {
-    Ref args = Ref::steal(Py_BuildValue("(ss#)", reason, detail.data(), static_cast<Py_ssize_t>(detail.size())));
+    Ref args = Ref::steal(Py_BuildValue("(ss)", reason, detail.c_str()));
     if (args) PyErr_SetObject(type, args.get());
   }
   python_error error;
