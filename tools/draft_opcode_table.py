@@ -10,8 +10,21 @@ import sys
 
 VERSION = sys.version_info[:2]
 
-BINARY = ["ADD", "AND", "FLOOR_DIVIDE", "LSHIFT", "MATRIX_MULTIPLY", "MULTIPLY", "MODULO", "OR", "POWER", "RSHIFT",
-          "SUBTRACT", "TRUE_DIVIDE", "XOR"]
+BINARY = [
+    "ADD",
+    "AND",
+    "FLOOR_DIVIDE",
+    "LSHIFT",
+    "MATRIX_MULTIPLY",
+    "MULTIPLY",
+    "MODULO",
+    "OR",
+    "POWER",
+    "RSHIFT",
+    "SUBTRACT",
+    "TRUE_DIVIDE",
+    "XOR",
+]
 BINARY_KIND = {"MODULO": "Remainder"}
 
 # Operations that have CPython's name in CamelCase and no argument.
@@ -80,8 +93,12 @@ def meaning(name):  # -> (argument kind, operation, fixed argument, aux)
         "DUP_TOP": ("Fixed", "Copy", 1, 0),
         "DUP_TOP_TWO": ("None", "DupTwo", 0, 0),
         "BINARY_OP": ("Binary", "BinaryOp", 0, 0),
-        "COMPARE_OP": ({(3, 8): "Compare38", (3, 12): "Compare312", (3, 13): "Compare313"}.get(VERSION, "Raw"),
-                       "CompareOp", 0, 0),
+        "COMPARE_OP": (
+            {(3, 8): "Compare38", (3, 12): "Compare312", (3, 13): "Compare313"}.get(VERSION, "Raw"),
+            "CompareOp",
+            0,
+            0,
+        ),
         "LOAD_SUPER_ATTR": ("SuperAttr", "LoadSuperAttr", 0, layout % METHOD_LAYOUT),
         "FORMAT_VALUE": ("Format", "FormatValue", 0, 0),
         "UNPACK_EX": ("UnpackEx", "UnpackEx", 0, 0),
@@ -125,8 +142,8 @@ def meaning(name):  # -> (argument kind, operation, fixed argument, aux)
     if name in UNARY:
         return "Fixed", "UnaryOp", "int(UnaryKind::k%s)" % UNARY[name], 0
     for prefix, inplace in (("BINARY_", 0), ("INPLACE_", 1)):
-        if name.startswith(prefix) and name[len(prefix):] in BINARY:
-            kind = name[len(prefix):]
+        if name.startswith(prefix) and name[len(prefix) :] in BINARY:
+            kind = name[len(prefix) :]
             return "Fixed", "BinaryOp", "int(BinaryKind::k%s)" % BINARY_KIND.get(kind, camel(kind)), inplace
     if name in ("JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
         return jump_kind(name), "Jump", 0, int("NO_INTERRUPT" in name)
@@ -134,8 +151,15 @@ def meaning(name):  # -> (argument kind, operation, fixed argument, aux)
         return jump_kind(name), "PopJumpIf", 0, condition(name)
     if name in ("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP"):
         return jump_kind(name), "JumpIfOrPop", 0, condition(name)
-    if name in ("JUMP_IF_NOT_EXC_MATCH", "FOR_ITER", "SEND", "SETUP_FINALLY", "SETUP_WITH", "SETUP_ASYNC_WITH",
-                "CALL_FINALLY"):
+    if name in (
+        "JUMP_IF_NOT_EXC_MATCH",
+        "FOR_ITER",
+        "SEND",
+        "SETUP_FINALLY",
+        "SETUP_WITH",
+        "SETUP_ASYNC_WITH",
+        "CALL_FINALLY",
+    ):
         return jump_kind(name), camel(name), 0, int(name == "SEND" and VERSION == (3, 11))
     return None
 
@@ -149,7 +173,10 @@ def caches(name, code):
 
 def main():
     skip = ("INSTRUMENTED_", "INTERPRETER_EXIT", "RESERVED", "ENTER_EXECUTOR", "EXIT_INIT_CHECK")
-    print("// CPython %d.%d. OP(NAME, number, caches, ArgKind, SimOp, fixed arg, aux); see bytecode/opcode_table.h." % VERSION)
+    print(
+        "// CPython %d.%d. OP(NAME, number, caches, ArgKind, SimOp, fixed arg, aux); see bytecode/opcode_table.h."
+        % VERSION
+    )
     print("// Drafted by tools/draft_opcode_table.py, held to the interpreter by tests/python/test_bytecode_tables.py.")
     unknown = []
     for name, code in sorted(opcode.opmap.items(), key=lambda item: item[1]):

@@ -15,6 +15,7 @@ An entry of graph/ops/*.yaml:
 
 An error names file, line and field.
 """
+
 import argparse
 import pathlib
 import re
@@ -260,7 +261,10 @@ def collect():
         for entry in load(path):
             for made in rows_of(entry, functions):
                 if made["name"] in seen:
-                    entry.fail("schema", f"expected each operator once, got {made['name']} again (first in {seen[made['name']]})")
+                    entry.fail(
+                        "schema",
+                        f"expected each operator once, got {made['name']} again (first in {seen[made['name']]})",
+                    )
                 seen[made["name"]] = f"{path.name}:{entry.line}"
                 rows.append(made)
     return sorted(rows, key=lambda r: r["name"])

@@ -74,7 +74,7 @@ def _callable_to_static(fn, options):
         return _callable_to_static(types.MethodType(fn.__func__.__wrapped__, fn.__self__), options)
     if not callable(fn):
         raise TypeError("to_static needs something to call, got {}".format(type(fn).__name__))
-    call = getattr(type(fn), "__call__", None)
+    call = getattr(type(fn), "__call__", None)  # noqa: B004: what it is, not whether there is one
     if isinstance(call, types.FunctionType) and not isinstance(fn, type):
         return _named_after(_C.StaticFunction(types.MethodType(call, fn), **options), fn)
     return _named_after(_C.StaticFunction(_calling(fn), **options), fn)
@@ -142,7 +142,11 @@ def _eager_copy(function):
     if isinstance(function, _C.StaticFunction):
         function = function.__wrapped__
     copy = types.FunctionType(
-        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     functools.update_wrapper(copy, function)
     copy.__kwdefaults__ = function.__kwdefaults__

@@ -146,8 +146,6 @@ def explain(fn, *args, **kwargs):
 
 def _difference(before, after):
     totals = {key: value - before[key] for key, value in after.items() if key != "break_reasons"}
-    reasons = {
-        name: count - before["break_reasons"].get(name, 0) for name, count in after["break_reasons"].items()
-    }
+    reasons = {name: count - before["break_reasons"].get(name, 0) for name, count in after["break_reasons"].items()}
     totals["break_reasons"] = {name: count for name, count in reasons.items() if count}
     return totals

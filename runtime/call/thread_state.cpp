@@ -1,5 +1,7 @@
 #include "runtime/call/thread_state.h"
 
+#include <frameobject.h>
+
 namespace framejit::runtime {
 
 ThreadState& thread_state() {
@@ -30,13 +32,36 @@ TwinScope::TwinScope(PyThreadState* tstate)
 }
 
 TwinScope::~TwinScope() {
-  ThreadState& state = thread_state();
   if (hooked_) framejit_hook_leave(tstate_, token_);
-  state.scope = outer_;
+  thread_state().scope = outer_;
+  if (hidden_code_ && PyErr_Occurred()) drop_hidden_line();
+  drop_stale_transfers();
+}
+
+void TwinScope::drop_stale_transfers() {
+  ThreadState& state = thread_state();
   if (state.transfers.size() <= transfers_) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   while (state.transfers.size() > transfers_) state.pop();
+  PyErr_Restore(type, value, traceback);
+}
+
+void TwinScope::drop_hidden_line() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback && PyTraceBack_Check(traceback)) {
+    auto* head = reinterpret_cast<PyTracebackObject*>(traceback);
+    Ref code = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(head->tb_frame), "f_code"));
+    if (code.get() == hidden_code_ && head->tb_next) {
+      Ref rest = Ref::borrow(reinterpret_cast<PyObject*>(head->tb_next));
+      Py_DECREF(traceback);
+      traceback = rest.release();
+      PyException_SetTraceback(value, traceback);
+    }
+  }
+  PyErr_Clear();
   PyErr_Restore(type, value, traceback);
 }
 

@@ -43,13 +43,19 @@ class TwinScope {
 
   // Turns the frame hook on until the scope ends: an instruction is about to run that may reach Python frames.
   void want_hook();
+  // The twin's frame ends by an exception of the frame that went on in its place: its line in the traceback goes.
+  void hide_frame_of(PyObject* code) { hidden_code_ = code; }
 
  private:
+  void drop_stale_transfers();
+  void drop_hidden_line();
+
   PyThreadState* tstate_;
   TwinScope* outer_;
   size_t transfers_;
   int token_ = 0;
   bool hooked_ = false;
+  PyObject* hidden_code_ = nullptr;
 };
 
 struct ThreadState {

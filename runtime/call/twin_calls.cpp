@@ -38,7 +38,9 @@ class SiteCall {
     if (found.error) return nullptr;
     if (!found.entry) return nothing(true);
     entry_ = std::move(found.entry);
-    if (entry_->nothing()) return nothing(entry_->capture().may_reach_python);
+    // A twin that does not know the exit has no site behind it either: newer code goes on from here.
+    const bool known = entry_->returns() || entry_->exit < exit_count_;
+    if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) return nullptr;
     return entry_->returns() ? leave_by_return() : leave_by_exit();
@@ -215,7 +217,9 @@ PyObject* run_resume(const FrameView& view) {
   FJ_CHECK(found && found->cache, "nothing to resume");
   Transfer transfer = std::move(*found);
   state.pop();
-  return resume_frame(view, std::move(transfer));
+  PyObject* result = resume_frame(view, std::move(transfer));
+  if (!result && state.scope) state.scope->hide_frame_of(reinterpret_cast<PyObject*>(view.code));
+  return result;
 }
 
 PyObject* resume_slot(const FrameView& view) {

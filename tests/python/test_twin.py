@@ -12,7 +12,6 @@ import types
 import pytest
 
 from framejit_bytecode import _core
-
 from support import twin_corpus
 from support.twin_corpus import CASES, log
 

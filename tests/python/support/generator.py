@@ -81,7 +81,7 @@ class Program:
         return self.random.choice(
             [
                 f"({t} + {u}).sin()", f"torch.cos({t} * {k})", f"({t} - {u}).tanh()", f"helper({t}, {k})", f"helper({t}, 1, {u}, {k}).cos()",
-                f"torch.where({t} > {u}, {t}, {u})", f"holder.step({t})", f"torch.stack([{t}, {u}]).mean(0)", f"table['t'].sin()",
+                f"torch.where({t} > {u}, {t}, {u})", f"holder.step({t})", f"torch.stack([{t}, {u}]).mean(0)", "table['t'].sin()",
                 f"sum([v for v in ({t}, {u})]).sin()", f"{t}.clone()", f"({t} if {k} > 1 else {u})", f"{t}.flip(0)", f"(lambda v: v.sigmoid())({t})",
             ]
         )  # fmt: skip
@@ -104,14 +104,14 @@ class Program:
 
     def number_update(self, depth, loop):
         name = self.random.choice(NUMBERS)
-        self.emit(depth, self.random.choice([f"{name} += 1", f"{name} = {name} * 2 % 7", f"n, m = m, n", f"{name} = len(items) + {name} % 5"]))
+        self.emit(depth, self.random.choice([f"{name} += 1", f"{name} = {name} * 2 % 7", "n, m = m, n", f"{name} = len(items) + {name} % 5"]))
 
     def container(self, depth, loop):
         t = self.tensor()
         self.emit(
             depth,
             self.random.choice(
-                [f"items.append({t})", f"table['t'] = {t}", f"table[str(m)] = n", "items and items.pop()", f"items[:1] = [{t}, n]", f"LOG.append(m)"]
+                [f"items.append({t})", f"table['t'] = {t}", "table[str(m)] = n", "items and items.pop()", f"items[:1] = [{t}, n]", "LOG.append(m)"]
                 + [f"table.setdefault('list', []).append({t})", f"holder.other = {t}"]
             ),
         )

@@ -463,7 +463,7 @@ def inner_class(n):
 @case(lambda: (2,))
 def imports(n):
     import os.path as p
-    from math import floor, ceil
+    from math import ceil, floor
 
     return p.basename("a/b"), floor(note(n) + 0.5), ceil(n)
 

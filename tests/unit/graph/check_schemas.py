@@ -4,6 +4,7 @@
 An operator that this torch does not have is counted, not an error; one whose arguments differ is an error, because
 inference rules read operands by position.
 """
+
 import pathlib
 import re
 import sys

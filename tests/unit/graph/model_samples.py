@@ -1,4 +1,5 @@
 """Small models of the kinds that users capture, run forward and backward."""
+
 import torch
 from torch import nn
 

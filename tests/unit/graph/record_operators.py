@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes what LibTorch's operators really return, as graphs of one node for graph_check.
 
-    record_operators.py OUT.txt models [NAME...]    forward and backward of real models
-    record_operators.py OUT.txt opinfo [NAME...]    PyTorch's own operator samples, all operators or these
+record_operators.py OUT.txt models [NAME...]    forward and backward of real models
+record_operators.py OUT.txt opinfo [NAME...]    PyTorch's own operator samples, all operators or these
 """
+
 import sys
 import warnings
 
@@ -136,7 +137,7 @@ class Call:
                 return "[" + ", ".join(self.value(t) for t in v) + "]" if v else "values[]"
             return list_text(kind.replace("List[", ""), list(v))
         if "ScalarType" in kind and isinstance(v, int):
-            return {number: text for number, text in zip(NUMBERS, DTYPES.values())}[v]
+            return dict(zip(NUMBERS, DTYPES.values()))[v]
         return literal(v)
 
     def result(self, r):
