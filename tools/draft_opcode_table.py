@@ -73,7 +73,7 @@ def condition(name):
     raise KeyError(name)
 
 
-def meaning(name):  # -> (argument kind, operation, fixed argument, aux)
+def special_meanings():  # {name: (argument kind, operation, fixed argument, aux)}
     layout = "int(CallLayout::%s)"
     special = {
         "EXTENDED_ARG": ("ExtendedArg", "Nop", 0, 0),
@@ -125,6 +125,12 @@ def meaning(name):  # -> (argument kind, operation, fixed argument, aux)
         special["LOAD_GLOBAL"] = ("NameAndNull", "LoadGlobal", 0, layout % METHOD_LAYOUT)
     if VERSION >= (3, 12):
         special["LOAD_ATTR"] = ("NameOrMethod", "LoadAttr", 0, layout % METHOD_LAYOUT)
+    return special
+
+
+def meaning(name):  # -> (argument kind, operation, fixed argument, aux)
+    layout = "int(CallLayout::%s)"
+    special = special_meanings()
     if name in special:
         return special[name]
     if name == "LOAD_METHOD":

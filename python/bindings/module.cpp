@@ -10,7 +10,8 @@ PyModuleDef c_module = {
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__C() {
+// PyMODINIT_FUNC, which before 3.9 does not undo -fvisibility=hidden.
+extern "C" [[gnu::visibility("default")]] PyObject* PyInit__C() {
   PyObject* module = PyModule_Create(&c_module);
   if (!module) return nullptr;
   PyObject* testing = nullptr;

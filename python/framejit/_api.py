@@ -74,7 +74,7 @@ def _callable_to_static(fn, options):
         return _callable_to_static(types.MethodType(fn.__func__.__wrapped__, fn.__self__), options)
     if not callable(fn):
         raise TypeError("to_static needs something to call, got {}".format(type(fn).__name__))
-    call = getattr(type(fn), "__call__", None)  # noqa: B004: what it is, not whether there is one
+    call = type(fn).__call__
     if isinstance(call, types.FunctionType) and not isinstance(fn, type):
         return _named_after(_C.StaticFunction(types.MethodType(call, fn), **options), fn)
     return _named_after(_C.StaticFunction(_calling(fn), **options), fn)

@@ -9,8 +9,6 @@ namespace {
 
 PyObject* or_none(PyObject* value) { return value ? value : Py_None; }
 
-PyFunctionObject* as_function(PyObject* obj) { return reinterpret_cast<PyFunctionObject*>(obj); }
-
 PyObject* dict_item(PyObject* dict, PyObject* key, uint64_t hash) {
   if (!dict || !PyDict_Check(dict)) return nullptr;
   PyObject* value = _PyDict_GetItem_KnownHash(dict, key, static_cast<Py_hash_t>(hash));
@@ -47,11 +45,15 @@ bool keys_equal(PyObject* dict, PyObject* keys) {
   return found && same_plain_data(found.get(), keys);
 }
 
+bool dict_length_is(PyObject* obj, uint64_t expected) {
+  return obj && PyDict_Check(obj) && PyDict_GET_SIZE(obj) == static_cast<Py_ssize_t>(expected);
+}
+
 bool length_is(PyObject* obj, uint64_t expected) {
   if (!obj) return false;
-  Py_ssize_t size = PyList_Check(obj)    ? PyList_GET_SIZE(obj)
-                    : PyTuple_Check(obj) ? PyTuple_GET_SIZE(obj)
-                    : PyDict_Check(obj)  ? PyDict_GET_SIZE(obj)
+  Py_ssize_t size = PyList_Check(obj)     ? PyList_GET_SIZE(obj)
+                    : PyTuple_Check(obj)  ? PyTuple_GET_SIZE(obj)
+                    : PyDict_Check(obj)   ? PyDict_GET_SIZE(obj)
                     : PyAnySet_Check(obj) ? PySet_GET_SIZE(obj)
                                           : PyObject_Size(obj);
   if (size < 0) PyErr_Clear();
@@ -109,9 +111,36 @@ void GuardProgram::arm(const Op& op) {
     return;
   }
   PyObject* dict = registers_[op.reg];
-  if (!dict || !PyDict_Check(dict) || (group.ordered && !PyDict_CheckExact(dict)) || !dict_version_is_reliable(dict)) return;
+  if (!dict || !PyDict_Check(dict) || (group.ordered && !PyDict_CheckExact(dict)) || !dict_version_is_reliable(dict))
+    return;
   group.owner = dict;
   group.version = dict_version(dict);
+}
+
+// Whether what hangs on the dictionary may be skipped. If not, the group is read anew, and armed again at its end.
+inline bool GuardProgram::Group::holds_dict(PyObject* dict) {
+  if (dict && dict == owner && dict_version(dict) == version) return true;
+  owner = nullptr;
+  return false;
+}
+
+inline bool GuardProgram::Group::holds_type(PyObject* type) {
+  if (owner && type_version(reinterpret_cast<PyTypeObject*>(type)) == version) return true;
+  owner = nullptr;
+  return false;
+}
+
+PyObject* GuardProgram::part_of(PyObject* obj, OpCode part) {
+  if (!obj) return nullptr;
+  if (part == OpCode::kCellContents) return PyCell_Check(obj) ? PyCell_GET(obj) : nullptr;
+  if (part == OpCode::kMethodSelf) return PyMethod_Check(obj) ? PyMethod_GET_SELF(obj) : nullptr;
+  if (part == OpCode::kMethodFunction) return PyMethod_Check(obj) ? PyMethod_GET_FUNCTION(obj) : nullptr;
+  if (!PyFunction_Check(obj)) return nullptr;
+  PyFunctionObject* function = reinterpret_cast<PyFunctionObject*>(obj);
+  if (part == OpCode::kFunctionCode) return function->func_code;
+  return or_none(part == OpCode::kFunctionDefaults     ? function->func_defaults
+                 : part == OpCode::kFunctionKwDefaults ? function->func_kwdefaults
+                                                       : function->func_closure);
 }
 
 // What is rare, kept out of the loop below.
@@ -122,7 +151,7 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
     case OpCode::kTensorGrad:
     case OpCode::kSequenceItem: {
       PyObject* base = registers_[op.other];
-      PyObject* value = !base                             ? nullptr
+      PyObject* value = !base                              ? nullptr
                         : op.code == OpCode::kSequenceItem ? PySequence_GetItem(base, op.number)
                                                            : PyObject_GenericGetAttr(base, op.object);
       if (value)
@@ -132,6 +161,8 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       registers_[op.reg] = value;
       return true;
     }
+    case OpCode::kGlobalState:
+      return tensors_.global_state() == op.number;
     case OpCode::kEquals:
       return same_plain_data(subject, op.object);
     case OpCode::kDictKeys:
@@ -178,55 +209,27 @@ bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
       case OpCode::kTupleItem:
         r[op->reg] = tuple_item(r[op->other], op->number);
         break;
-      case OpCode::kCellContents:
-        r[op->reg] = r[op->other] && PyCell_Check(r[op->other]) ? PyCell_GET(r[op->other]) : nullptr;
-        break;
       case OpCode::kType:
         r[op->reg] = r[op->other] ? reinterpret_cast<PyObject*>(Py_TYPE(r[op->other])) : nullptr;
         break;
       case OpCode::kTypeAttr:
         r[op->reg] = type_attr(r[op->other], op->object);
         break;
+      case OpCode::kCellContents:
       case OpCode::kFunctionDefaults:
-        r[op->reg] = r[op->other] && PyFunction_Check(r[op->other]) ? or_none(as_function(r[op->other])->func_defaults)
-                                                                    : nullptr;
-        break;
       case OpCode::kFunctionKwDefaults:
-        r[op->reg] = r[op->other] && PyFunction_Check(r[op->other])
-                         ? or_none(as_function(r[op->other])->func_kwdefaults)
-                         : nullptr;
-        break;
       case OpCode::kFunctionClosure:
-        r[op->reg] = r[op->other] && PyFunction_Check(r[op->other]) ? or_none(as_function(r[op->other])->func_closure)
-                                                                    : nullptr;
-        break;
       case OpCode::kFunctionCode:
-        r[op->reg] =
-            r[op->other] && PyFunction_Check(r[op->other]) ? as_function(r[op->other])->func_code : nullptr;
-        break;
       case OpCode::kMethodSelf:
-        r[op->reg] = r[op->other] && PyMethod_Check(r[op->other]) ? PyMethod_GET_SELF(r[op->other]) : nullptr;
-        break;
       case OpCode::kMethodFunction:
-        r[op->reg] = r[op->other] && PyMethod_Check(r[op->other]) ? PyMethod_GET_FUNCTION(r[op->other]) : nullptr;
+        r[op->reg] = part_of(r[op->other], op->code);
         break;
-      case OpCode::kDictGroup: {
-        Group& group = groups_[op->number];
-        PyObject* dict = r[op->reg];
-        if (dict && dict == group.owner && dict_version(dict) == group.version)
-          op = begin + op->other - 1;
-        else
-          group.owner = nullptr;
+      case OpCode::kDictGroup:
+        if (groups_[op->number].holds_dict(r[op->reg])) op = begin + op->other - 1;
         break;
-      }
-      case OpCode::kTypeGroup: {
-        Group& group = groups_[op->number];
-        if (group.owner && type_version(reinterpret_cast<PyTypeObject*>(op->object)) == group.version)
-          op = begin + op->other - 1;
-        else
-          group.owner = nullptr;
+      case OpCode::kTypeGroup:
+        if (groups_[op->number].holds_type(op->object)) op = begin + op->other - 1;
         break;
-      }
       case OpCode::kTypeIs:
         holds = r[op->reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op->reg])) == op->object;
         break;
@@ -244,17 +247,11 @@ bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
         holds = r[op->reg] == nullptr;
         break;
       case OpCode::kDictLength:
-        holds = r[op->reg] && PyDict_Check(r[op->reg]) &&
-                PyDict_GET_SIZE(r[op->reg]) == static_cast<Py_ssize_t>(op->number);
+        holds = dict_length_is(r[op->reg], op->number);
         break;
       case OpCode::kSame:
-        holds = r[op->reg] == r[op->other];
-        break;
       case OpCode::kNotSame:
-        holds = r[op->reg] != r[op->other];
-        break;
-      case OpCode::kGlobalState:
-        holds = tensors_.global_state() == op->number;
+        holds = (r[op->reg] == r[op->other]) == (op->code == OpCode::kSame);
         break;
       default:
         holds = run_cold(*op, owned);

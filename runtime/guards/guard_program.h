@@ -1,10 +1,11 @@
 // Guards compiled to a flat program over a register file, one register per source.
 //
-// Each distinct source is read at most once a check. What hangs on one dictionary is a group: the reads of its items, and the
-// guards that look only at which object was found. A group is skipped while the dictionary is the same object with the same
-// ma_version_tag, which CPython gives a new, globally unique value at each change; the registers still hold what the last
-// read found, and those objects are alive because the unchanged dictionary holds them. Attributes of types are grouped by
-// tp_version_tag in the same way. So an unchanged module tree costs one compare for each dictionary in it.
+// Each distinct source is read at most once a check. What hangs on one dictionary is a group: the reads of its items,
+// and the guards that look only at which object was found. A group is skipped while the dictionary is the same object
+// with the same ma_version_tag, which CPython gives a new, globally unique value at each change; the registers still
+// hold what the last read found, and those objects are alive because the unchanged dictionary holds them. Attributes of
+// types are grouped by tp_version_tag in the same way. So an unchanged module tree costs one compare for each
+// dictionary in it.
 //
 // Registers hold borrowed references, and keep them between checks. A register may be followed only in the order of the
 // program: what stands before it has shown that it is alive.
@@ -62,7 +63,8 @@ class GuardProgram {
 
   // After a miss: index of the guard in the capture; guards().size() if a source that the replay needs cannot be read.
   uint32_t failed_guard() const { return failed_; }
-  // After a hit, until the program is checked again: the value of a source that the guards, the graph's inputs or the recipes use.
+  // After a hit, until the program is checked again: the value of a source that the guards, the graph's inputs or the
+  // recipes use.
   PyObject* value(graph::SourceId source) const { return registers_[source.index()]; }
 
   size_t op_count() const { return ops_.size(); }
@@ -83,6 +85,8 @@ class GuardProgram {
     PyObject* owner = nullptr;  // null: not armed
     uint64_t version = 0;
     bool ordered = false;  // a guard depends on the order of keys
+    bool holds_dict(PyObject* dict);
+    bool holds_type(PyObject* type);
   };
   // Where an instance keeps its dictionary.
   struct DictSlot {
@@ -95,6 +99,7 @@ class GuardProgram {
   bool run(const FrameInputs& inputs, OwnedValues& owned);
   bool run_cold(const Op& op, OwnedValues& owned);
   PyObject* instance_dict(PyObject* instance, DictSlot& cache);
+  static PyObject* part_of(PyObject* obj, OpCode part);
   void arm(const Op& op);
 
   const graph::Capture& capture_;

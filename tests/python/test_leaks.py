@@ -105,15 +105,6 @@ def make_cases():
         except ValueError as error:
             return error.args[0].cos()
 
-    def swallow(fn):
-        def run():
-            try:
-                fn()
-            except ValueError:
-                pass
-
-        return run
-
     def called(fn, *args):
         compiled = framejit.to_static(fn)
         return lambda: compiled(*args)
@@ -132,19 +123,19 @@ def make_cases():
         "breaking": called(breaking, x),
         "breaking in loop": called(breaking_in_loop, x),
         "breaking callee": called(breaking_callee, x),
-        "raising": swallow(called(raising, x)),
+        "raising": swallowing(ValueError, called(raising, x)),
         "caught": called(caught, x),
         "item": called(lambda x: x * x.sum().item(), x),
         "keywords": (lambda compiled: lambda: compiled(x, n=3))(framejit.to_static(plus)),
-        "wrong arguments": swallow_type_error(framejit.to_static(plus)),
+        "wrong arguments": swallowing(TypeError, framejit.to_static(plus)),
     }
 
 
-def swallow_type_error(compiled):
+def swallowing(expected, fn):
     def run():
         try:
-            compiled()
-        except TypeError:
+            fn()
+        except expected:
             pass
 
     return run
