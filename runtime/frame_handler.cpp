@@ -49,6 +49,7 @@ class HookedFrame {
 
   // As FramejitFrameHandler.
   int run(PyObject** result) {
+    note_reached(cache_);
     Segment& segment = cache_->entry_segment();
     if (segment.eager() && segment.entries().empty()) return 0;
     ArgumentBinder binder(cache_->decoded());

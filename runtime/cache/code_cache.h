@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -42,6 +43,10 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   // The newest twin, if one was made.
   PyObject* last_twin() const { return twin_.get(); }
 
+  // Other code that ran from captures while this one's static function was called. For reports.
+  void note_reached(const std::shared_ptr<CodeCache>& cache) { reached_.insert(cache); }
+  const std::set<std::weak_ptr<CodeCache>, std::owner_less<>>& reached() const { return reached_; }
+
   // Drops all that was captured, and the cycle between the twins and this. Running frames go on with what they hold.
   void dispose();
 
@@ -54,6 +59,7 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   std::vector<codegen::ExitTarget> exits_;
   Ref twin_;
   bool twin_is_current_ = false;
+  std::set<std::weak_ptr<CodeCache>, std::owner_less<>> reached_;
   std::unordered_map<uint32_t, Ref> resume_codes_;  // of the current twin
 };
 

@@ -50,6 +50,7 @@ PyObject* run_continuation(Continuation rest) {
   const uint32_t exit = cache->exit_number({bytecode::InstrIndex(frame.instruction), frame.pending});
   Ref code = cache->resume_code(exit);
   if (!code) return nullptr;
+  note_reached(cache);
 
   Transfer transfer;
   Ref function = rest.replay->build(frame.function);

@@ -118,7 +118,7 @@ bool StaticCall::breaks_full_graph(const FoundEntry& found) {
 
 // The function itself, with the frames that it calls offered to the hook.
 PyObject* StaticCall::run_original(bool hook) {
-  TwinScope scope(PyThreadState_Get());
+  TwinScope scope(PyThreadState_Get(), self_.state->cache.get());
   if (hook) scope.want_hook();
   return _PyObject_Vectorcall(self_.function, args_, static_cast<size_t>(nargs_), kwnames_);
 }
@@ -155,7 +155,7 @@ PyObject* StaticCall::run_twin() {
     return run_original(true);
   }
   Ref twin = self_.state->twin_function;
-  TwinScope scope(PyThreadState_Get());
+  TwinScope scope(PyThreadState_Get(), self_.state->cache.get());
   return _PyObject_Vectorcall(twin.get(), args_, static_cast<size_t>(nargs_), kwnames_);
 }
 

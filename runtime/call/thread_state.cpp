@@ -26,8 +26,14 @@ void ThreadState::pop() {
   transfers.pop_back();
 }
 
-TwinScope::TwinScope(PyThreadState* tstate)
+void note_reached(const std::shared_ptr<CodeCache>& cache) {
+  TwinScope* scope = thread_state().scope;
+  if (scope && scope->root() && scope->root() != cache.get()) scope->root()->note_reached(cache);
+}
+
+TwinScope::TwinScope(PyThreadState* tstate, CodeCache* root)
     : tstate_(tstate), outer_(thread_state().scope), transfers_(thread_state().transfers.size()) {
+  root_ = root || !outer_ ? root : outer_->root_;
   thread_state().scope = this;
 }
 

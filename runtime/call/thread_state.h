@@ -36,11 +36,14 @@ struct Transfer {
 // One activation of a twin or of resume code. Its end drops what an exception left behind, and takes the hook out.
 class TwinScope {
  public:
-  explicit TwinScope(PyThreadState* tstate);
+  // `root`: what the user called, if this is the call of a static function; all captures that happen on the way are noted
+  // there.
+  explicit TwinScope(PyThreadState* tstate, CodeCache* root = nullptr);
   ~TwinScope();
   TwinScope(const TwinScope&) = delete;
   TwinScope& operator=(const TwinScope&) = delete;
 
+  CodeCache* root() const { return root_; }
   // Turns the frame hook on until the scope ends: an instruction is about to run that may reach Python frames.
   void want_hook();
   // The twin's frame ends by an exception of the frame that went on in its place: its line in the traceback goes.
@@ -52,6 +55,7 @@ class TwinScope {
 
   PyThreadState* tstate_;
   TwinScope* outer_;
+  CodeCache* root_;
   size_t transfers_;
   int token_ = 0;
   bool hooked_ = false;
@@ -72,5 +76,8 @@ struct ThreadState {
 };
 
 ThreadState& thread_state();
+
+// A frame of this code is about to be run from its captures, on behalf of the static function that runs now.
+void note_reached(const std::shared_ptr<CodeCache>& cache);
 
 }  // namespace framejit::runtime

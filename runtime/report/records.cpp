@@ -63,16 +63,7 @@ Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segme
 
 namespace {
 
-// Callees that a break lies in go on in caches of their own.
-void add_reached(const CompiledEntry& entry, std::vector<std::shared_ptr<CodeCache>>& reached) {
-  const auto& frames = entry.capture().frames;
-  for (size_t i = 1; i < frames.size(); ++i) {
-    std::shared_ptr<CodeCache> callee = engine().shared_cache(entry.objects().at(frames[i].code));
-    if (std::find(reached.begin(), reached.end(), callee) == reached.end()) reached.push_back(std::move(callee));
-  }
-}
-
-bool add_records(const CodeCache& cache, PyObject* list, std::vector<std::shared_ptr<CodeCache>>& reached) {
+bool add_records(const CodeCache& cache, PyObject* list) {
   std::vector<const Segment*> segments;
   for (const auto& [at, segment] : cache.segments()) segments.push_back(segment.get());
   std::sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->at() < b->at(); });
@@ -80,7 +71,6 @@ bool add_records(const CodeCache& cache, PyObject* list, std::vector<std::shared
     for (const auto& entry : segment->entries()) {
       Ref record = entry_record(*entry, cache, *segment);
       if (!record || PyList_Append(list, record.get()) < 0) return false;
-      add_reached(*entry, reached);
     }
   return true;
 }
@@ -89,10 +79,10 @@ bool add_records(const CodeCache& cache, PyObject* list, std::vector<std::shared
 
 Ref capture_records(const CodeCache& cache) {
   Ref list = Ref::steal(PyList_New(0));
-  std::vector<std::shared_ptr<CodeCache>> reached;
-  if (!list || !add_records(cache, list.get(), reached)) return nullptr;
-  for (size_t i = 0; i < reached.size(); ++i)
-    if (reached[i].get() != &cache && !add_records(*std::shared_ptr(reached[i]), list.get(), reached)) return nullptr;
+  if (!list || !add_records(cache, list.get())) return nullptr;
+  for (const auto& reached : cache.reached())
+    if (auto other = reached.lock())
+      if (!add_records(*other, list.get())) return nullptr;
   return list;
 }
 

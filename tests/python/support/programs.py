@@ -113,6 +113,7 @@ PLACES = {
                 y = y.tanh()
             return y
     """,
+    # A handler with a break in it runs eagerly: the graphs end before the `try` and begin after it.
     "except": """
         def f(x, fail):
             y = x.sin()
@@ -122,8 +123,7 @@ PLACES = {
                 y = y + 1
                 {brk}
                 LOG.append(str(error))
-                y = y.cos()
-            return y
+            return y.cos()
     """,
     "finally": """
         def f(x, fail):
