@@ -25,9 +25,9 @@ def torch_facts(cell):
 
 
 def configure(folder, arguments, name):
-    """cmake runs when its arguments changed or there is no build.ninja; after that, ninja sees to it."""
+    """cmake runs when its arguments or the presets changed or there is no build.ninja; after that, ninja sees to it."""
     stamp = os.path.join(folder, ".framejit-configure")
-    key = steps.digest(*arguments)
+    key = steps.digest(steps.read(steps.path("CMakePresets.json")), *arguments)
     if os.path.exists(os.path.join(folder, "build.ninja")) and steps.is_done(stamp, key):
         return
     command = ["cmake", "-S", steps.ROOT, "-B", folder] + arguments
