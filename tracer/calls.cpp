@@ -174,7 +174,22 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
     for (auto& [name, value] : args.keywords) check_status(PyDict_SetItem(keywords.get(), name.get(), realise(value)));
   }
   mark_location();
-  return from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
+  SymValue result = from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
+  note_native_origin(result.get());
+  return result;
+}
+
+// What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
+void Simulator::note_native_origin(PyObject* made) {
+  if (is_plain_data(made) || is_tensor(made) || is_identity_constant(made) || PyTuple_Check(made) || PyList_Check(made) ||
+      PyDict_Check(made))
+    return;
+  if (native_origins_.try_emplace(made, current_break_point()).second) keep(Ref::borrow(made));
+}
+
+BreakPoint Simulator::native_origin(PyObject* made) const {
+  auto found = native_origins_.find(made);
+  return found == native_origins_.end() ? BreakPoint{} : found->second;
 }
 
 std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name,

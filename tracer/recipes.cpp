@@ -18,9 +18,11 @@ bool is_struct_sequence(PyTypeObject* type) {
          PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "n_sequence_fields");
 }
 
-// The first base that is not written in Python.
+// The first base that is not written in Python. Types that C++ code makes at run time (pybind11's) are heap types too, but
+// have a tp_dealloc of their own.
 PyTypeObject* native_base(PyTypeObject* type) {
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  static const destructor of_python = reinterpret_cast<PyTypeObject*>(library().enum_type)->tp_dealloc;
+  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == of_python) type = type->tp_base;
   return type;
 }
 
@@ -46,7 +48,7 @@ RecipeBuilder::RecipeBuilder(Simulator& sim) : sim_(sim), world_(sim.world()), c
 void RecipeBuilder::cannot_rebuild(PyObject* obj) {
   throw StopTrace{
       TraceStop{StopReason::kCannotRebuild, fmt::format("a '{}'", Py_TYPE(obj)->tp_name), sim_.location_text()},
-      is_sim_generator(obj) ? sim_generator_origin(obj) : BreakPoint{}};
+      is_sim_generator(obj) ? sim_generator_origin(obj) : sim_.native_origin(obj)};
 }
 
 RecipeId RecipeBuilder::constant(PyObject* obj) {

@@ -176,10 +176,7 @@ void Simulator::prepare_root() {
 
 std::unique_ptr<graph::Capture> Simulator::run() {
   services_.host.begin(capture_.get());
-  struct EndSession {
-    TensorHost& host;
-    ~EndSession() { host.end(); }
-  } end{services_.host};
+  session_.host = &services_.host;
   prepare_root();
 
   SimFrame root;

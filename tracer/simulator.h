@@ -49,6 +49,8 @@ class Simulator {
     if (status < 0) raise();
   }
   BreakPoint current_break_point() const;
+  // Where the capture could end before C code made this object of the trace. Invalid if that is not known.
+  BreakPoint native_origin(PyObject* made) const;
 
   // The slot's value; in the segment's frame, wrapped at the first read.
   SymValue& slot(SimFrame& frame, int32_t index);
@@ -163,8 +165,18 @@ class Simulator {
   [[noreturn]] void end_at(size_t level);
   void finish_return(SymValue value);
   void finish_break();
+  void note_native_origin(PyObject* made);
   graph::LocationId location_of(size_t frame_index);
 
+  // Ends after all objects of the trace are gone: some, like the guard of inference mode, change state when they die.
+  struct Session {
+    TensorHost* host = nullptr;
+    ~Session() {
+      if (host) host->end();
+    }
+  };
+
+  Session session_;
   SegmentStart start_;
   const TracerServices& services_;
   std::optional<StopTrace> until_;
@@ -174,6 +186,7 @@ class Simulator {
   uint64_t count_ = 0;
   std::vector<std::pair<Ref, Ref>> state_calls_;
   std::vector<Ref> kept_;
+  std::unordered_map<PyObject*, BreakPoint> native_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
   std::unordered_set<PyObject*> made_functions_;

@@ -52,7 +52,7 @@ class GuardCompiler {
     static_type_.assign(count, nullptr);
     owner_.assign(count, SourceId());
     emitted_.assign(guards_.size(), false);
-    program_.registers_.assign(count, nullptr);
+    program_.registers_.assign(std::max<size_t>(count, 1), nullptr);  // one that every operation may name
     for (const Guard& guard : guards_) learn_guard(guard);
     const graph::Capture& capture = program_.capture_;
     for (SourceId source : capture.input_sources) require(source);

@@ -84,6 +84,7 @@ void SavedGlobalState::restore() const {
   at::autocast::set_autocast_dtype(at::kCPU, cpu_autocast_dtype_);
   at::autocast::set_autocast_dtype(at::kCUDA, cuda_autocast_dtype_);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  if (autocast_nesting() > 0) at::autocast::clear_cache();  // it may hold fakes
   while (autocast_nesting() > autocast_nesting_) at::autocast::decrement_nesting();
   while (autocast_nesting() < autocast_nesting_) at::autocast::increment_nesting();
   if (c10::get_default_dtype() != default_dtype_) c10::set_default_dtype(default_dtype_);
