@@ -345,7 +345,7 @@ void handle_UnpackSequence(Simulator& sim, SimFrame& frame, const Instruction& i
 
 void handle_UnpackEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   std::vector<SymValue> items = sim.unpack(frame.pop());
-  size_t before = instr.arg, after = instr.aux;
+  size_t before = instr.arg, after = instr.extra;
   if (items.size() < before + after)
     sim.raise(PyExc_ValueError,
               fmt::format("not enough values to unpack (expected at least {}, got {})", before + after, items.size()));
