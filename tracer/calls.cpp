@@ -52,6 +52,11 @@ bool is_torch_builtin(PyObject* callable) {
   return false;
 }
 
+bool is_builtin_exception(PyTypeObject* type) {
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+         PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+}
+
 bool is_builtin_data_type(PyTypeObject* type) {
   static PyTypeObject* const kTypes[] = {
       &PyList_Type,  &PyDict_Type,     &PyTuple_Type,      &PySet_Type,       &PyFrozenSet_Type, &PyUnicode_Type,
@@ -60,8 +65,7 @@ bool is_builtin_data_type(PyTypeObject* type) {
       &PyODict_Type, &PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type, &PyBaseObject_Type};
   for (PyTypeObject* each : kTypes)
     if (each == type) return true;
-  return type == reinterpret_cast<PyTypeObject*>(PyExc_BaseException) ||
-         find_callable(reinterpret_cast<PyObject*>(type));
+  return is_builtin_exception(type) || find_callable(reinterpret_cast<PyObject*>(type));
 }
 
 bool is_list_append(PyObject* descriptor) {
@@ -358,7 +362,23 @@ Ref Simulator::snapshot_dict(const SymValue& mapping) {
   return copy;
 }
 
-SymValue Simulator::call_builtin(PyObject* callable, CallArgs args) {
+// A bound builtin method that the program holds (LOG.append): the same method of what the trace has for its self.
+Ref Simulator::rebind_builtin(PyObject* callable) {
+  const Outside* outside = world_.find(callable);
+  if (!outside) return Ref::borrow(callable);
+  const graph::SourceId source = outside->source;
+  auto part = [&](const char* name) {
+    Ref value = check(PyObject_GetAttrString(callable, name));
+    return world_.wrap(value.get(), world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned(name))));
+  };
+  SymValue name = part("__name__");
+  realise(name);
+  return check(PyObject_GetAttr(part("__self__").get(), name.get()));
+}
+
+SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
+  const Ref bound = rebind_builtin(held);
+  PyObject* callable = bound.get();
   auto [key, self] = identify(callable);
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
   if (self && world_.is_unread(self) && is_list_append(key) && args.positional.size() == 1 && !args.has_keywords()) {

@@ -166,6 +166,7 @@ class Simulator {
   void finish_return(SymValue value);
   void finish_break();
   void note_native_origin(PyObject* made);
+  Ref rebind_builtin(PyObject* callable);
   graph::LocationId location_of(size_t frame_index);
 
   // Ends after all objects of the trace are gone: some, like the guard of inference mode, change state when they die.
