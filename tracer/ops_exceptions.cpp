@@ -21,6 +21,18 @@ Ref make_exception(Simulator& sim, SymValue& value) {
   throw PythonRaised{};
 }
 
+// A bare `raise` raises what a caller handles, too: a frame of the trace, or one that runs already.
+[[noreturn]] void raise_without_handled(Simulator& sim) {
+  const std::vector<SimFrame*>& frames = sim.frames();
+  for (size_t i = frames.size(); i-- > 0;)
+    if (PyObject* handled = frames[i]->handled.get(); handled && handled != Py_None) raise_object(sim, handled);
+  PyObject *type, *value, *traceback;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  Ref held_type = Ref::steal(type), held = Ref::steal(value), held_traceback = Ref::steal(traceback);
+  if (held && held.get() != Py_None) sim.stop(StopReason::kUncaughtException, "an exception of the program is raised again");
+  sim.raise(PyExc_RuntimeError, "No active exception to reraise");
+}
+
 bool matches(Simulator& sim, PyObject* exception, SymValue type) {
   PyObject* obj = sim.realise(type);
   if (!PyExceptionClass_Check(obj) && !PyTuple_Check(obj))
@@ -53,8 +65,7 @@ SymValue call_exit(Simulator& sim, const SymValue& exit, PyObject* exception) {
 
 void handle_Raise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   if (instr.arg == 0) {
-    if (frame.handled.null() || frame.handled.get() == Py_None)
-      sim.raise(PyExc_RuntimeError, "No active exception to reraise");
+    if (frame.handled.null() || frame.handled.get() == Py_None) raise_without_handled(sim);
     raise_object(sim, frame.handled.get());
   }
   SymValue cause = instr.arg == 2 ? frame.pop() : SymValue();

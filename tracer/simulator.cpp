@@ -22,6 +22,8 @@ class FrameScope {
   std::vector<SimFrame*>& frames_;
 };
 
+bool is_handling(const SimFrame& frame) { return !frame.handled.null() && frame.handled.get() != Py_None; }
+
 bool is_library_file(PyObject* filename) {
   static PyObject* marker = interned("/torch/");
   return PyUnicode_Check(filename) && PyUnicode_Find(filename, marker, 0, PyUnicode_GET_LENGTH(filename), 1) >= 0;
@@ -67,17 +69,17 @@ void Simulator::raise(PyObject* type, const std::string& message) {
 }
 
 // The innermost frame that can be left and entered again: each frame above the segment's own must have been called by
-// an instruction that only pushes its result, and the regenerated code must be able to stand at that place.
+// an instruction that only pushes its result, no frame may be handling an exception that the trace raised (it could not
+// be made the handled one again), and the regenerated code must be able to stand at that place.
 BreakPoint Simulator::current_break_point() const {
   BreakPoint best;
   for (size_t level = 0; level < frames_.size(); ++level) {
     const SimFrame& frame = *frames_[level];
     if (level > 0) {
       const SimFrame& caller = *frames_[level - 1];
-      if (!frame.plain || !services_.can_enter(*caller.code, caller.pc, /*pending=*/true)) break;
+      if (!frame.plain || is_handling(caller) || !services_.can_enter(*caller.code, caller.pc, /*pending=*/true)) break;
     }
-    bool handling = !frame.handled.null() && frame.handled.get() != Py_None;
-    if (!handling && services_.can_enter(*frame.code, frame.pc, /*pending=*/false))
+    if (!is_handling(frame) && services_.can_enter(*frame.code, frame.pc, /*pending=*/false))
       best.count = frame.pc_count;
     else if (frame.handler_point.valid())
       best = frame.handler_point;
