@@ -25,6 +25,7 @@ PyObject* attribute_name(Simulator& sim, SymValue& name) {
 bool has_plain_text(Simulator& sim, PyObject* obj) {
   if (is_plain_data(obj)) return true;
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "the text of a tensor");
+  sim.world().rely_on_identity(obj);
   if (PyType_Check(obj) || is_identity_constant(obj)) return true;
   if (PyExceptionInstance_Check(obj)) return !sim.is_outside_opaque(obj);
   if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {

@@ -142,6 +142,7 @@ bool Simulator::is_outside_opaque(PyObject* obj) {
 namespace {
 
 void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
+  sim.world().rely_on_identity(obj);
   if (is_plain_data(obj) || sim.is_tensor(obj) || is_identity_constant(obj)) return;
   if (sim.has_python_specials(obj))
     sim.stop(StopReason::kUnsupportedValue,

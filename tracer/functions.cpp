@@ -66,7 +66,7 @@ class ArgumentBinder {
     World& world = sim_.world();
     if (is_trusted_namespace(PyFunction_GET_GLOBALS(function_)) && is_plain_data(value)) return SymValue::borrow(value);
     graph::SourceTable& sources = world.sources();
-    SourceId base = sources.read(holder, sources.constant(world.pool().add(function_)));
+    SourceId base = sources.read(holder, world.source_of(function_));
     return world.wrap(value, kind == SourceKind::kTupleItem ? sources.item(kind, base, index)
                                                             : sources.keyed(kind, base, world.pool().add(name)));
   }
@@ -122,8 +122,7 @@ void prepare_cells(Simulator& sim, PyObject* function, SimFrame& frame) {
       frame.slots[first_free + i] = SymValue::borrow(cell);
       continue;
     }
-    SourceId base =
-        world.sources().read(SourceKind::kFunctionClosure, world.sources().constant(world.pool().add(function)));
+    SourceId base = world.sources().read(SourceKind::kFunctionClosure, world.source_of(function));
     frame.slots[first_free + i] = world.wrap(cell, world.sources().item(SourceKind::kTupleItem, base, i));
   }
 }
@@ -141,8 +140,7 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   frame->slots.resize(frame->code->slots.size());
   frame->next = InstrIndex(0);
   if (!is_made_in_trace(*this, function) && !is_trusted_namespace(globals)) {
-    SourceId source = world_.sources().constant(world_.pool().add(function));
-    world_.guard(graph::GuardKind::kIdIs, world_.sources().read(SourceKind::kFunctionCode, source),
+    world_.guard(graph::GuardKind::kIdIs, world_.sources().read(SourceKind::kFunctionCode, world_.source_of(function)),
                  PyFunction_GET_CODE(function));
   }
   ArgumentBinder(*this, function, *frame->code, *frame).bind(std::move(args));

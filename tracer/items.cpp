@@ -18,6 +18,7 @@ bool is_exact_builtin_container(PyObject* obj) {
 // A key of a dict of the program that is a subclass of dict: read item by item.
 PyObject* plain_key(Simulator& sim, SymValue& key) {
   PyObject* obj = sim.realise(key);
+  sim.world().rely_on_identity(obj);
   if (!is_plain_data(obj) && !is_identity_constant(obj))
     sim.stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(obj)->tp_name));
   return obj;

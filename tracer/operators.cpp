@@ -119,11 +119,10 @@ bool Simulator::is_same(SymValue left, SymValue right) {
   PyObject* a = realise(left);
   PyObject* b = realise(right);
   if (a == b) return true;
-  const Outside* outside_a = world_.find(a);
-  const Outside* outside_b = world_.find(b);
   // Two objects of the program that differ today may be one tomorrow.
-  if (outside_a && outside_b && Py_TYPE(a) == Py_TYPE(b))
-    world_.guard_same(outside_a->source, outside_b->source, false);
+  if (Py_TYPE(a) != Py_TYPE(b) || (!world_.find(a) && !world_.find(b))) return false;
+  graph::SourceId source_a = world_.source_of(a), source_b = world_.source_of(b);
+  if (source_a.valid() && source_b.valid()) world_.guard_same(source_a, source_b, false);
   return false;
 }
 

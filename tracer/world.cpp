@@ -1,8 +1,11 @@
 #include "tracer/world.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
+#include "tracer/callables.h"
+#include "tracer/library.h"
 #include "tracer/signals.h"
 
 namespace framejit {
@@ -79,6 +82,9 @@ bool is_identity_constant(PyObject* obj) {
   // A builtin function is a constant unless it is bound to an object of the program.
   if (PyCFunction_Check(obj)) {
     PyObject* self = PyCFunction_GET_SELF(obj);
+    // pybind11 binds its functions to a record of its own.
+    if (self && (PyCapsule_CheckExact(self) || strstr(Py_TYPE(self)->tp_name, "pybind11_detail_function_record")))
+      return true;
     return !self || PyModule_Check(self) || PyType_Check(self) || Py_TYPE(obj) != &PyCFunction_Type ||
            std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
   }
@@ -137,6 +143,7 @@ SymValue World::wrap(PyObject* real, SourceId source) {
   }
   if (find(real)) return SymValue::borrow(real);
   if (host_.is_tensor(real)) return wrap_tensor(real, source);
+  if (PyFunction_Check(real) && may_be_made_anew(real, source)) return wrap_function(real, source);
   if (is_plain_data(real) || is_identity_constant(real)) return SymValue(Ref::borrow(real), source);
   PyTypeObject* type = Py_TYPE(real);
   if (type == &PyList_Type) return wrap_list(real, source);
@@ -171,6 +178,28 @@ SymValue World::wrap_list(PyObject* real, SourceId source) {
   PyObject* list = add(OutsideKind::kList, Ref::steal(PyList_New(0)), real, source, {});
   unread_.insert(list);
   return SymValue::borrow(list);
+}
+
+// Of functions that the program may make anew for each call the code is guarded, not the identity.
+bool World::may_be_made_anew(PyObject* function, SourceId source) const {
+  if (is_trusted_namespace(PyFunction_GET_GLOBALS(function)) || find_callable(function)) return false;
+  while (capture_.sources.at(source).base.valid()) source = capture_.sources.at(source).base;
+  SourceKind root = capture_.sources.at(source).kind;
+  return root == SourceKind::kLocal || root == SourceKind::kStack;
+}
+
+SymValue World::wrap_function(PyObject* real, SourceId source) {
+  static PyObject* globals_name = interned("__globals__");
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PyFunction_Type));
+  guard(GuardKind::kIdIs, sources().read(SourceKind::kFunctionCode, source), PyFunction_GET_CODE(real));
+  guard(GuardKind::kIdIs, sources().keyed(SourceKind::kAttr, source, pool_.add(globals_name)),
+        PyFunction_GET_GLOBALS(real));
+  return SymValue::borrow(add(OutsideKind::kOpaque, Ref::borrow(real), real, source, {}));
+}
+
+void World::rely_on_identity(PyObject* obj) {
+  if (!PyFunction_Check(obj)) return;
+  if (const Outside* outside = find(obj)) guard(GuardKind::kIdIs, outside->source, obj);
 }
 
 // Puts the real list's items before those that the trace appended.

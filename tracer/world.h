@@ -58,6 +58,8 @@ class World {
     auto it = representations_.find(real);
     return it == representations_.end() ? nullptr : it->second;
   }
+  // Guards which object this is, where its representation does not say so: a function that was found by its code.
+  void rely_on_identity(PyObject* obj);
   // Where an object is read again: an outside object's source; a constant source for types, functions and modules; an
   // invalid id for what the trace made itself.
   graph::SourceId source_of(PyObject* representation);
@@ -89,6 +91,8 @@ class World {
   PyObject* add(OutsideKind kind, Ref representation, PyObject* real, graph::SourceId source, Ref original);
   Ref wrap_item(PyObject* real, graph::SourceId source);
   SymValue wrap_tensor(PyObject* real, graph::SourceId source);
+  bool may_be_made_anew(PyObject* function, graph::SourceId source) const;
+  SymValue wrap_function(PyObject* real, graph::SourceId source);
   SymValue wrap_list(PyObject* real, graph::SourceId source);
   void read_list(PyObject* shadow);
   SymValue wrap_tuple(PyObject* real, graph::SourceId source);
