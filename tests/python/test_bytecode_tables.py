@@ -17,10 +17,11 @@ ARGS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 40, 255, 256, 258, 1024)
 # Where the compiler's figure is not what one instruction does to the stack.
 #   3.8: the compiler counts a finally body as entered with six values always.
 #   3.11: PRECALL takes part of CALL's effect; 3.12: it counts an exhausted loop's jump to END_FOR, which never runs.
+#   3.11, 3.12: what a generator is first resumed with counts as there from the start.
 DIFFERENT = {
     "3.8": {"BEGIN_FINALLY", "CALL_FINALLY", "END_FINALLY", "POP_FINALLY", "WITH_CLEANUP_START", "WITH_CLEANUP_FINISH"},
-    "3.11": {"CALL"},
-    "3.12": {"FOR_ITER"},
+    "3.11": {"CALL", "RETURN_GENERATOR"},
+    "3.12": {"FOR_ITER", "RETURN_GENERATOR"},
     "3.13": {"FOR_ITER"},
 }.get(VERSION, set())
 SETUPS = {"SETUP_FINALLY", "SETUP_WITH", "SETUP_ASYNC_WITH"}  # their jump is the handler's entry
