@@ -91,6 +91,9 @@ void Simulator::step(SimFrame& frame) {
   frame.pc = frame.next;
   frame.pc_count = ++count_;
   if (until_ && count_ == until_->point.count) {
+    // What runs for the first time may fill caches and take another way the second time.
+    if (current_break_point().count != count_)
+      throw StopTrace{{StopReason::kCannotRebuild, "the code took another way when it was followed again", {}}, {}};
     finish_break();
     throw ReachedBreakPoint{};
   }
@@ -98,6 +101,21 @@ void Simulator::step(SimFrame& frame) {
   const Instruction& instr = frame.code->at(frame.pc);
   frame.next = InstrIndex(frame.pc.value + 1);
   op_handler(instr.op)(*this, frame, instr);
+}
+
+// Where the capture could end before the present exception was raised first. One that is raised again, at the end of a
+// handler, keeps that point: its traceback begins there.
+BreakPoint Simulator::raise_origin() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  auto [it, first] = raise_origins_.try_emplace(value, BreakPoint{});
+  if (first) {
+    keep(Ref::borrow(value));
+    it->second = current_break_point();
+  }
+  PyErr_Restore(type, value, traceback);
+  return it->second;
 }
 
 SymValue Simulator::run_frame(SimFrame& frame) {
@@ -109,7 +127,7 @@ SymValue Simulator::run_frame(SimFrame& frame) {
       while (!frame.returned && !frame.yielded) step(frame);
       return std::move(frame.result);
     } catch (PythonRaised& raised) {
-      if (!raised.origin.valid()) raised.origin = current_break_point();
+      if (!raised.origin.valid()) raised.origin = raise_origin();
       if (!unwind(frame, raised)) throw;
     } catch (StopTrace& stopped) {
       if (!stopped.point.valid()) stopped.point = current_break_point();

@@ -167,6 +167,7 @@ class Simulator {
   void finish_break();
   void note_native_origin(PyObject* made);
   Ref rebind_builtin(PyObject* callable);
+  BreakPoint raise_origin();
   graph::LocationId location_of(size_t frame_index);
 
   // Ends after all objects of the trace are gone: some, like the guard of inference mode, change state when they die.
@@ -188,6 +189,7 @@ class Simulator {
   std::vector<std::pair<Ref, Ref>> state_calls_;
   std::vector<Ref> kept_;
   std::unordered_map<PyObject*, BreakPoint> native_origins_;
+  std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
   std::unordered_set<PyObject*> made_functions_;

@@ -1,6 +1,7 @@
 #include "runtime/call/thread_state.h"
 
 #include <frameobject.h>
+#include <traceback.h>
 
 namespace framejit::runtime {
 
@@ -40,7 +41,7 @@ TwinScope::TwinScope(PyThreadState* tstate, CodeCache* root)
 TwinScope::~TwinScope() {
   if (hooked_) framejit_hook_leave(tstate_, token_);
   thread_state().scope = outer_;
-  if (hidden_code_ && PyErr_Occurred()) drop_hidden_line();
+  if (below_hidden_ && PyErr_Occurred()) drop_hidden_line();
   drop_stale_transfers();
 }
 
@@ -59,15 +60,19 @@ void TwinScope::drop_hidden_line() {
   PyErr_NormalizeException(&type, &value, &traceback);
   if (traceback && PyTraceBack_Check(traceback)) {
     auto* head = reinterpret_cast<PyTracebackObject*>(traceback);
-    Ref code = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(head->tb_frame), "f_code"));
-    if (code.get() == hidden_code_ && head->tb_next) {
-      Ref rest = Ref::borrow(reinterpret_cast<PyObject*>(head->tb_next));
+    if (reinterpret_cast<PyObject*>(head->tb_next) == below_hidden_.get()) {
       Py_DECREF(traceback);
-      traceback = rest.release();
+      traceback = below_hidden_.release();
       PyException_SetTraceback(value, traceback);
     }
   }
-  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+}
+
+void TwinScope::hide_next_line() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  below_hidden_ = Ref::borrow(traceback);
   PyErr_Restore(type, value, traceback);
 }
 

@@ -46,8 +46,9 @@ class TwinScope {
   CodeCache* root() const { return root_; }
   // Turns the frame hook on until the scope ends: an instruction is about to run that may reach Python frames.
   void want_hook();
-  // The twin's frame ends by an exception of the frame that went on in its place: its line in the traceback goes.
-  void hide_frame_of(PyObject* code) { hidden_code_ = code; }
+  // The twin's frame is about to end by the present exception, of the frame that went on in its place: the line that it
+  // adds to the traceback goes.
+  void hide_next_line();
 
  private:
   void drop_stale_transfers();
@@ -59,7 +60,7 @@ class TwinScope {
   size_t transfers_;
   int token_ = 0;
   bool hooked_ = false;
-  PyObject* hidden_code_ = nullptr;
+  Ref below_hidden_;  // the traceback to which the hidden line is added
 };
 
 struct ThreadState {

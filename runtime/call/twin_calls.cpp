@@ -218,7 +218,7 @@ PyObject* run_resume(const FrameView& view) {
   Transfer transfer = std::move(*found);
   state.pop();
   PyObject* result = resume_frame(view, std::move(transfer));
-  if (!result && state.scope) state.scope->hide_frame_of(reinterpret_cast<PyObject*>(view.code));
+  if (!result && state.scope) state.scope->hide_next_line();
   return result;
 }
 

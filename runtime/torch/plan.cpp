@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "base/check.h"
+#include "runtime/torch/recording.h"
 
 namespace framejit::torchlib {
 
@@ -68,6 +69,14 @@ void Plan::find_canonical(const graph::Graph& graph) {
   }
 }
 
+// A view made below autograd has a version counter of its own: a write through it counts for what it is a view of too.
+void Plan::add_written(const graph::Graph& graph, ValueId id, std::vector<uint32_t>& written) const {
+  do {
+    const uint32_t reg = canonical_[id.index()];
+    if (std::find(written.begin(), written.end(), reg) == written.end()) written.push_back(reg);
+  } while (view_step(graph, id, &id));
+}
+
 Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
   Step step;
   step.op = op_entry_by_id(node.op);
@@ -88,7 +97,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
       step.arguments.push_back(from_operand(operand, step.op->args[i], constants));
     }
     if (kind_ == PlanKind::kBelowAutograd && graph::op_info(node.op).writes_arg(i))
-      graph::for_each_value(operand, [&](ValueId id) { step.written.push_back(canonical_[id.index()]); });
+      graph::for_each_value(operand, [&](ValueId id) { add_written(graph, id, step.written); });
   }
   for (size_t i = 0; i < node.result_count; ++i) {
     uint32_t value = node.result(i).value;

@@ -62,6 +62,7 @@ class Plan {
   static constexpr uint32_t kNoRegister = 0xffffffffu;
 
   void find_canonical(const graph::Graph& graph);
+  void add_written(const graph::Graph& graph, graph::ValueId id, std::vector<uint32_t>& written) const;
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const;
