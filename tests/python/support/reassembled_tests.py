@@ -7,6 +7,7 @@ runs; so are the test module itself and what `compile`, `exec` and `eval` of a s
 """
 
 import builtins
+import doctest
 import importlib.machinery
 import sys
 import types
@@ -75,6 +76,8 @@ def main():
     install()
     module = __import__("test." + name, fromlist=["x"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    if hasattr(module, "__test__") and not hasattr(module, "load_tests"):  # before 3.10 doctests ran from test_main
+        suite.addTests(doctest.DocTestSuite(module))
     result = unittest.TextTestRunner(verbosity=1).run(suite)
     print("reassembled %d modules" % COUNT[0])
     sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and COUNT[0] > 0 else 1)
