@@ -36,15 +36,25 @@ class SiteSearch {
     return op == SimOp::kSetupFinally || op == SimOp::kSetupWith || op == SimOp::kSetupAsyncWith;
   }
 
-  // The first legal place from `i` on, along the straight line that control takes if no branch is taken.
+  // The first legal place from `i` on, along the straight line that control takes if no branch is taken. Where that
+  // line comes round to itself, as in a loop inside a 3.8 finally body, it goes on at the branch that it passed last.
   void add_next_site(InstrIndex i) {
+    std::set<InstrIndex> line;
+    std::vector<InstrIndex> branches;
     for (int steps = 0; steps < kMaxSteps && i.index() < code_.size() && code_.reachable(i); ++steps) {
       if (layout_.why_not_site(i) == nullptr) {
         if (code_.at(i).op != SimOp::kReturnValue && code_.at(i).op != SimOp::kReturnConst) sites_.insert(i);
         return;
       }
       const Instruction& instr = code_.at(i);
+      if (!line.insert(i).second) {
+        if (branches.empty()) return;
+        i = branches.back();
+        branches.pop_back();
+        continue;
+      }
       if (bytecode::ends_block(instr.op) && instr.op != SimOp::kJump) return;
+      if (instr.jumps() && instr.op != SimOp::kJump && !is_setup(instr.op)) branches.push_back(instr.target);
       i = instr.op == SimOp::kJump ? instr.target : next(i);
     }
   }
