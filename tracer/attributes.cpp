@@ -27,6 +27,11 @@ PyObject* instance_dict(PyObject* obj) {
   sim.raise();
 }
 
+// A field of a named tuple.
+bool is_tuple_getter(PyObject* descriptor) {
+  return std::string_view(Py_TYPE(descriptor)->tp_name).find("_tuplegetter") != std::string_view::npos;
+}
+
 bool is_forbidden_tensor_attribute(PyObject* name) {
   static const char* const kNames[] = {
       "grad_fn",   "_grad_fn", "_backward_hooks",          "_post_accumulate_grad_hooks", "_version",     "_base",
@@ -96,6 +101,12 @@ SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const Sym
         check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj)))));
   if (Py_TYPE(descriptor) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type))
     return SymValue(check(PyMethod_New(descriptor, obj)));
+  if (is_tuple_getter(descriptor) && PyTuple_Check(obj)) {
+    Ref reduced = check(PyObject_CallMethod(descriptor, "__reduce__", nullptr));
+    PyObject* index = PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0);
+    if (world_.find(obj)) return get_item(owner, SymValue::borrow(index));
+    return SymValue(check(PySequence_GetItem(obj, PyLong_AsSsize_t(index))));
+  }
   stop(StopReason::kUnsupportedAttribute, fmt::format("descriptor of type '{}'", Py_TYPE(descriptor)->tp_name));
 }
 

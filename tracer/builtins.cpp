@@ -54,11 +54,31 @@ SymValue text_of(Simulator& sim, SymValue value, const char* const* methods, PyO
 
 }  // namespace
 
+// torch.FloatTensor and the like look at the dispatch keys, which a fake has of its own: they stand for these facts.
+static bool is_instance_of_tensor_type(Simulator& sim, PyObject* tensor, PyObject* type) {
+  for (const char* fact : {"dtype", "layout", "is_cuda"}) {
+    Ref have = sim.check(PyObject_GetAttrString(tensor, fact)), want = sim.check(PyObject_GetAttrString(type, fact));
+    if (have.get() != want.get()) return false;
+  }
+  return true;
+}
+
+static bool is_instance(Simulator& sim, PyObject* obj, PyObject* type) {
+  if (PyTuple_CheckExact(type)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i)
+      if (is_instance(sim, obj, PyTuple_GET_ITEM(type, i))) return true;
+    return false;
+  }
+  if (sim.is_tensor(obj) && !strcmp(Py_TYPE(type)->tp_name, "torch.tensortype"))
+    return is_instance_of_tensor_type(sim, obj, type);
+  int result = PyObject_IsInstance(obj, type);
+  sim.check_status(result);
+  return result == 1;
+}
+
 SymValue call_isinstance(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "isinstance");
-  int result = PyObject_IsInstance(sim.realise(args.positional[0]), sim.realise(args.positional[1]));
-  sim.check_status(result);
-  return boolean(result);
+  return boolean(is_instance(sim, sim.realise(args.positional[0]), sim.realise(args.positional[1])));
 }
 
 SymValue call_issubclass(Simulator& sim, PyObject*, CallArgs args) {
@@ -98,9 +118,13 @@ SymValue call_len(Simulator& sim, PyObject*, CallArgs args) {
   return SymValue(sim.check(PyLong_FromSsize_t(sim.length(args.positional[0]))));
 }
 
-SymValue call_iter(Simulator& sim, PyObject*, CallArgs args) {
-  expect(sim, args, 1, 1, "iter");
-  return sim.get_iter(args.positional[0]);
+SymValue call_iter(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 1, 2, "iter");
+  if (args.count() == 1) return sim.get_iter(args.positional[0]);
+  sim.realise(args.positional[1]);
+  sim.require_plain(CallArgs{{args.positional[1]}, {}}, callable);
+  args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
+  return sim.call_real(callable, args);
 }
 
 SymValue call_next(Simulator& sim, PyObject*, CallArgs args) {
@@ -302,6 +326,36 @@ SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "append");
   sim.check_status(PyList_Append(args.positional[0].get(), sim.realise(args.positional[1])));
   return SymValue::borrow(Py_None);
+}
+
+// C code copies by reading the object's state, which for an object of the program nothing would guard.
+SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
+  static const char* const kHooks[] = {"__copy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__"};
+  expect(sim, args, 1, 1, "copy.copy");
+  PyObject* obj = sim.realise(args.positional[0]);
+  if (auto result = sim.call_special(obj, "__copy__", {})) return *result;
+  for (const char* hook : kHooks)
+    if (PyObject* found = _PyType_Lookup(Py_TYPE(obj), interned(hook)); found && PyFunction_Check(found))
+      sim.stop(StopReason::kUnknownCall, "copy.copy of an object that copies itself");
+  if (sim.is_outside_opaque(obj) && !PyFunction_Check(obj))
+    sim.stop(StopReason::kUnknownCall, "copy.copy of an object of the program");
+  return sim.call_real(callable, args);
+}
+
+SymValue call_count_elements(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 2, 2, "_count_elements");
+  if (sim.is_outside_opaque(sim.realise(args.positional[0])))
+    sim.stop(StopReason::kUnsupportedValue, "a mapping of the program counts");
+  args.positional[1] = sim.as_c_iterable(args.positional[1]);
+  return sim.call_real(callable, args);
+}
+
+SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 3, "__get__");
+  sim.realise(args.positional[0]);
+  PyObject* self = sim.realise(args.positional[1]);
+  if (self == Py_None) return args.positional[0];
+  return SymValue(sim.check(PyMethod_New(args.positional[0].get(), self)));
 }
 
 SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }

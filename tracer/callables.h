@@ -10,6 +10,7 @@ namespace framejit {
 enum class CallableKind : uint8_t {
   kPure,     // called with its real arguments, which must be plain
   kStore,    // called; arguments are kept or compared by identity, never looked into
+  kKeyed,    // a method of a container: as kStore, but its first argument is a key, which must be plain
   kIterate,  // called; arguments that iterate by Python code are iterated in the simulation first
   kConsume,  // as kIterate, and functions among the arguments are run in the simulation
   kRecord,   // a tensor function: runs on fakes

@@ -1,4 +1,6 @@
 // Calls: which of the ways to treat a callable applies.
+#include <algorithm>
+
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/proxies.h"
@@ -31,25 +33,38 @@ bool type_has_python_specials(PyTypeObject* type) {
   return false;
 }
 
-// A torch function or method in C.
+bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Functions of torch._C that only tell something.
+bool is_torch_query(std::string_view name) {
+  for (std::string_view prefix : {"_get_", "get_", "_is_", "is_", "_has_", "has_", "_are_", "are_"})
+    if (name.substr(0, prefix.size()) == prefix) return true;
+  return false;
+}
+
+// A C function or method of torch that computes from its arguments alone: operators, and questions about the state of
+// torch. All others (guards, generators, autograd functions) may change something that the trace would not see.
 bool is_torch_builtin(PyObject* callable) {
-  static const std::string_view kTorch = "torch";
   if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
       Py_TYPE(callable) == &PyGetSetDescr_Type || Py_TYPE(callable) == &PyClassMethodDescr_Type)
-    return std::string_view(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name).substr(0, 8) == "torch._C" ||
-           std::string_view(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name).find("TensorBase") == 0;
+    return one_of(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name,
+                  {"torch._C.TensorBase", "torch._C._TensorBase", "TensorBase", "torch.Size", "torch.dtype",
+                   "torch.device", "torch.finfo", "torch.iinfo"});
   if (!PyCFunction_Check(callable)) return false;
+  auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
   PyObject* self = PyCFunction_GET_SELF(callable);
-  if (self && std::string_view(Py_TYPE(self)->tp_name).substr(0, 5) == kTorch) return true;
   if (self && PyType_Check(self))
-    return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 5) == kTorch;
-  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
-  if (module && PyUnicode_Check(module)) return std::string_view(PyUnicode_AsUTF8(module)).substr(0, 5) == kTorch;
-  if (self && PyModule_Check(self)) {
-    const char* name = PyModule_GetName(self);
-    return name && std::string_view(name).substr(0, 5) == kTorch;
-  }
-  return false;
+    return one_of(reinterpret_cast<PyTypeObject*>(self)->tp_name,
+                  {"torch._C.TensorBase", "torch._C._TensorBase", "torch.Tensor", "Tensor"});
+  PyObject* module = function->m_module;
+  std::string_view name;
+  if (module && PyUnicode_Check(module)) name = PyUnicode_AsUTF8(module);
+  if (name.empty() && self && PyModule_Check(self)) name = PyModule_GetName(self);
+  if (!self && name == "torch") return true;  // static methods of torch._C._VariableFunctionsClass
+  if (one_of(name, {"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special"})) return true;
+  return name.substr(0, 5) == "torch" && is_torch_query(function->m_ml->ml_name);
 }
 
 bool is_builtin_exception(PyTypeObject* type) {
@@ -268,14 +283,46 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
     }
     if (find_callable(f)) return call_row(*find_callable(f), f, std::move(args));
     if (!type->tp_call) raise(PyExc_TypeError, fmt::format("'{}' object is not callable", type->tp_name));
-    // operator.itemgetter and the like, made in the trace: plain data that computes from its arguments.
-    if (!world_.find(f) && module_is(f, "operator")) {
-      require_plain(args, f);
-      return call_real(f, args);
-    }
+    if (!world_.find(f) && module_is(f, "operator")) return call_getter(f, std::move(args));
     stop(StopReason::kUnknownCall, qualified_name(f));
   }
   stop(StopReason::kUnknownCall, "a callable that wraps others without end");
+}
+
+// operator.itemgetter, attrgetter and methodcaller, made in the trace: they say how they were made.
+SymValue Simulator::call_getter(PyObject* getter, CallArgs args) {
+  std::string_view type = Py_TYPE(getter)->tp_name;
+  Ref reduced = check(PyObject_CallMethod(getter, "__reduce__", nullptr));
+  PyObject* parts = PyTuple_GET_ITEM(keep(reduced), 1);
+  bool known = PyTuple_GET_ITEM(reduced.get(), 0) == reinterpret_cast<PyObject*>(Py_TYPE(getter));
+  if (!known || args.positional.size() != 1 || args.has_keywords()) stop(StopReason::kUnknownCall, qualified_name(getter));
+  const SymValue owner = args.positional[0];
+  if (type == "operator.methodcaller") {
+    CallArgs rest;
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(parts); ++i)
+      rest.positional.push_back(SymValue::borrow(PyTuple_GET_ITEM(parts, i)));
+    return call(load_attr(owner, PyTuple_GET_ITEM(parts, 0)), std::move(rest));
+  }
+  auto get = [&](PyObject* part) {
+    if (type == "operator.itemgetter") return get_item(owner, SymValue::borrow(part));
+    if (type != "operator.attrgetter") stop(StopReason::kUnknownCall, qualified_name(getter));
+    Ref names = check(PyObject_CallMethod(part, "split", "s", "."));
+    SymValue value = owner;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
+      PyObject* name = Ref(Ref::borrow(PyList_GET_ITEM(names.get(), i))).release();
+      PyUnicode_InternInPlace(&name);
+      value = load_attr(value, keep(Ref::steal(name)));
+    }
+    return value;
+  };
+  if (PyTuple_GET_SIZE(parts) == 1) return get(PyTuple_GET_ITEM(parts, 0));
+  Ref results = check(PyTuple_New(PyTuple_GET_SIZE(parts)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); ++i) {
+    SymValue item = get(PyTuple_GET_ITEM(parts, i));
+    realise(item);
+    PyTuple_SET_ITEM(results.get(), i, item.obj.release());
+  }
+  return SymValue(std::move(results));
 }
 
 SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
@@ -322,6 +369,10 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
     case CallableKind::kRecord:
       for (SymValue& value : args.positional) realise(value);
       require_plain(args, callable);
+      break;
+    case CallableKind::kKeyed:
+      for (size_t i = 1; i < std::min<size_t>(args.positional.size(), 2); ++i)
+        require_plain(CallArgs{{SymValue::borrow(realise(args.positional[i]))}, {}}, callable);
       break;
     case CallableKind::kStore:
       break;
@@ -402,7 +453,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
         (PyDict_Check(obj) || PyList_Check(obj) || PyTuple_Check(obj) || PyAnySet_Check(obj)) &&
         (owner == &PyDict_Type || owner == &PyODict_Type))
       return call_outside_dict_method(key, std::move(args));
-    if (is_outside_opaque(obj) && is_builtin_data_type(owner) && owner != &PyBaseObject_Type && !row)
+    if (is_outside_opaque(obj) && is_builtin_data_type(owner) && owner != &PyBaseObject_Type)
       stop(StopReason::kUnsupportedValue, qualified_name(key));
     if (row) return call_row(*row, target, std::move(args));
     if (is_torch_builtin(key)) return call_real(target, args);

@@ -77,6 +77,7 @@ class Simulator {
   SymValue call_real(PyObject* callable, CallArgs& args);
   SymValue call_row(const CallableRow& row, PyObject* callable, CallArgs args);
   SymValue call_outside_dict_method(PyObject* descriptor, CallArgs args);
+  SymValue call_getter(PyObject* getter, CallArgs args);
   SymValue unfold_partial(const SymValue& partial, CallArgs& args);
   SymValue as_c_callback(SymValue value);
   SymValue as_c_iterable(SymValue value);

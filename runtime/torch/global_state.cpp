@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
@@ -48,6 +49,7 @@ uint64_t global_state() {
   modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state()) << 4;
   modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::stack_len() & 0xff) << 8;
   modes |= static_cast<uint64_t>(c10::impl::TorchDispatchModeTLS::stack_len() & 0xff) << 16;
+  modes |= static_cast<uint64_t>(!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) << 32;
   modes |= static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())) << 24;
   uint64_t context = context_word();
   // Autocast is on for a device where its key is not excluded.
@@ -67,6 +69,8 @@ const char* why_not_under_global_state() {
   if (at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED)
     return "__torch_function__ is disabled";
   if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return "a functorch transform is active";
+  if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Fake)) return "a __torch_dispatch__ handler is running";
+  if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return "hooks for saved tensors are active";
   return nullptr;
 }
 
