@@ -168,6 +168,22 @@ std::optional<SymValue> Simulator::resume_generator(SimFrame& frame, SymValue se
   if (frame.finished) return std::nullopt;
   if (frame.running) raise(PyExc_ValueError, "generator already executing");
   if (frame.started) frame.push(std::move(sent));
+  return run_generator(frame);
+}
+
+std::optional<SymValue> Simulator::throw_into_generator(SimFrame& frame, PyObject* exception) {
+  if (frame.running) raise(PyExc_ValueError, "generator already executing");
+  Ref kept = Ref::borrow(exception);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  PythonRaised raised{current_break_point()};
+  if (!frame.started || frame.finished || !unwind(frame, raised)) {
+    frame.started = frame.finished = true;
+    throw raised;
+  }
+  return run_generator(frame);
+}
+
+std::optional<SymValue> Simulator::run_generator(SimFrame& frame) {
   frame.started = true;
   frame.yielded = false;
   frame.running = true;

@@ -62,15 +62,52 @@ PyObject* generator_send(PyObject* self, PyObject* sent) {
   });
 }
 
-// A generator that has not started or has finished closes without running anything; one that stands at a yield would
-// run its finally blocks.
+// A delegate stands below this generator: the exception would have to go there first.
+void require_no_delegate(Simulator& sim, const SimFrame& frame) {
+  bytecode::SimOp op = frame.code->at(frame.pc).op;
+  bool delegates = op == bytecode::SimOp::kYieldFrom;
+  for (uint32_t next = frame.pc.value + 1; next < frame.code->size() && next < frame.pc.value + 4; ++next)
+    delegates = delegates || frame.code->at(InstrIndex(next)).op == bytecode::SimOp::kSend;
+  if (frame.started && !frame.finished && (delegates || (frame.next.valid() && frame.next == frame.pc)))
+    sim.stop(StopReason::kGeneratorCall, "an exception is thrown into a generator that delegates");
+}
+
+PyObject* generator_throw(PyObject* self, PyObject* args) {
+  auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
+  return ProxyCall::run(generator->sim, [&]() -> PyObject* {
+    Simulator& sim = *generator->sim;
+    // throw(type, value, traceback) or throw(exception).
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    if (!PyArg_ParseTuple(args, "O|OO", &type, &value, &traceback)) return nullptr;
+    PyObject* exception = value && value != Py_None ? value : type;
+    if (PyExceptionClass_Check(exception)) exception = sim.keep(sim.call(SymValue::borrow(exception), {}).obj);
+    if (!PyExceptionInstance_Check(exception)) sim.stop(StopReason::kGeneratorCall, "throw of no exception object");
+    require_no_delegate(sim, *generator->frame);
+    auto yielded = sim.throw_into_generator(*generator->frame, exception);
+    if (yielded) return ProxyCall::realised(sim, std::move(*yielded));
+    PyObject* result = generator->frame->return_value.get();
+    PyErr_SetObject(PyExc_StopIteration, result ? result : Py_None);
+    return nullptr;
+  });
+}
+
 PyObject* generator_close(PyObject* self, PyObject*) {
   auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
   return ProxyCall::run(generator->sim, [&]() -> PyObject* {
     SimFrame& frame = *generator->frame;
-    if (frame.started && !frame.finished)
-      generator->sim->stop(StopReason::kGeneratorCall, "close of a running generator");
-    frame.finished = true;
+    if (!frame.started || frame.finished) {
+      frame.finished = true;
+      Py_RETURN_NONE;
+    }
+    Simulator& sim = *generator->sim;
+    require_no_delegate(sim, frame);
+    PyObject* exit = sim.keep(sim.check(PyObject_CallObject(PyExc_GeneratorExit, nullptr)));
+    try {
+      if (sim.throw_into_generator(frame, exit)) sim.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
+    } catch (const PythonRaised&) {
+      if (!PyErr_ExceptionMatches(PyExc_GeneratorExit) && !PyErr_ExceptionMatches(PyExc_StopIteration)) throw;
+      PyErr_Clear();
+    }
     Py_RETURN_NONE;
   });
 }
@@ -101,6 +138,7 @@ void callable_dealloc(PyObject* self) {
 
 PyMethodDef generator_methods[] = {
     {"send", generator_send, METH_O, nullptr},
+    {"throw", generator_throw, METH_VARARGS, nullptr},
     {"close", generator_close, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -133,7 +133,59 @@ RecipeId RecipeBuilder::describe_function(PyObject* function) {
   if (annotations && PyDict_GET_SIZE(annotations.get()) == 0) parts[6] = nullptr;
   sim_.keep(annotations);
   sim_.keep(qualname);
-  return build(function, RecipeKind::kFunction, parts);
+  RecipeId id = build(function, RecipeKind::kFunction, parts);
+  add_function_attributes(function, id);
+  return id;
+}
+
+// What the trace set on a function after it was made, as functools.wraps does.
+void RecipeBuilder::add_function_attributes(PyObject* function, RecipeId recipe) {
+  Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
+  Ref plain = Ref::steal(
+      PyFunction_NewWithQualName(PyFunction_GET_CODE(function), PyFunction_GET_GLOBALS(function), qualname.get()));
+  for (const char* name : {"__name__", "__doc__", "__module__"}) {
+    Ref value = Ref::steal(PyObject_GetAttrString(function, name));
+    Ref initial = Ref::steal(PyObject_GetAttrString(plain.get(), name));
+    if (value.get() != initial.get()) add_attribute(recipe, interned(name), value.get());
+  }
+  if (PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict) add_attributes(recipe, dict);
+}
+
+// Attributes are set once the object exists.
+void RecipeBuilder::add_attribute(RecipeId recipe, PyObject* name, PyObject* value) {
+  RecipeId described = describe_object(sim_.keep(Ref::borrow(value)));
+  slot_effects_.push_back({EffectKind::kSetAttr, recipe, constant(name), described, {}});
+}
+
+void RecipeBuilder::add_attributes(RecipeId recipe, PyObject* dict) {
+  PyObject *name, *value;
+  for (Py_ssize_t pos = 0; PyDict_Next(dict, &pos, &name, &value);) add_attribute(recipe, name, value);
+}
+
+// Made by the __new__ of the C type below, so that no __init__ in Python runs again.
+RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  auto* native = reinterpret_cast<PyObject*>(native_base(type));
+  PyObject* args = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "args")));
+  std::vector<RecipeId> ids;
+  bool python_made = false;
+  for (const char* name : {"__new__", "__init__"}) {
+    PyObject* found = _PyType_Lookup(type, interned(name));
+    if (found && Py_TYPE(found) == &PyStaticMethod_Type) found = native;
+    python_made = python_made || found == native || (found && PyFunction_Check(found));
+  }
+  if (python_made) ids.push_back(constant(reinterpret_cast<PyObject*>(type)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
+  PyObject* made_by = reinterpret_cast<PyObject*>(type);
+  if (python_made) made_by = sim_.keep(Ref::steal(PyObject_GetAttrString(native, "__new__")));
+  RecipeId id = call(made_by, ids);
+  memo_[obj] = id;
+  Ref reduced = Ref::steal(PyObject_CallMethod(native, "__reduce__", "O", obj));
+  if (!reduced) cannot_rebuild(obj);
+  if (PyTuple_GET_SIZE(reduced.get()) > 2 && PyDict_Check(PyTuple_GET_ITEM(reduced.get(), 2)))
+    add_attributes(id, PyTuple_GET_ITEM(reduced.get(), 2));
+  if (Ref cause = Ref::steal(PyException_GetCause(obj))) add_attribute(id, interned("__cause__"), cause.get());
+  return id;
 }
 
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
@@ -179,12 +231,7 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
     PyObject* name = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__name__")));
     return call(builtin("getattr"), {describe_object(PyCFunction_GET_SELF(obj)), constant(name)});
   }
-  if (PyExceptionInstance_Check(obj)) {
-    PyObject* args = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "args")));
-    std::vector<RecipeId> ids;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
-    return call(reinterpret_cast<PyObject*>(type), ids);
-  }
+  if (PyExceptionInstance_Check(obj)) return describe_exception(obj);
   if (PyIter_Check(obj) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return describe_iterator(obj);
   return describe_instance(obj);
 }
@@ -240,11 +287,21 @@ RecipeId RecipeBuilder::describe_instance(PyObject* obj) {
     PyObject* length = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "maxlen")));
     return call(reinterpret_cast<PyObject*>(type), {describe_object(items), constant(length)});
   }
+  if (!strcmp(type->tp_name, "collections.defaultdict")) {
+    PyObject* items = sim_.keep(Ref::steal(PyDict_Copy(obj)));
+    PyObject* factory = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "default_factory")));
+    PyObject* exact = sim_.keep(Ref::steal(PyDict_New()));
+    PyDict_Update(exact, items);
+    return call(reinterpret_cast<PyObject*>(type), {describe_object(factory), describe_object(exact)});
+  }
   if (!plain && !dict && !list) cannot_rebuild(obj);
   std::vector<PyObject*> parts;
   uint32_t items = 0;
   if (dict) {
-    PyObject* pairs = sim_.keep(Ref::steal(PySequence_List(sim_.keep(Ref::steal(PyDict_Items(obj))))));
+    Ref items_view = base == &PyDict_Type
+                         ? Ref::steal(PyDict_Items(obj))
+                         : Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", obj));
+    PyObject* pairs = sim_.keep(Ref::steal(PySequence_List(items_view.get())));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs); ++i) {
       PyObject* pair = PyList_GET_ITEM(pairs, i);
       parts.insert(parts.end(), {PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1)});

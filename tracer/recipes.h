@@ -23,6 +23,7 @@ class RecipeBuilder {
   graph::RecipeId describe_fresh(PyObject* obj);
   graph::RecipeId describe_tensor(PyObject* fake);
   graph::RecipeId describe_function(PyObject* function);
+  graph::RecipeId describe_exception(PyObject* obj);
   graph::RecipeId describe_instance(PyObject* obj);
   graph::RecipeId describe_iterator(PyObject* obj);
   graph::RecipeId constant(PyObject* obj);
@@ -37,6 +38,9 @@ class RecipeBuilder {
   void add_container_effects();
   void add_write_effects();
   void add_state_effects();
+  void add_function_attributes(PyObject* function, graph::RecipeId recipe);
+  void add_attribute(graph::RecipeId recipe, PyObject* name, PyObject* value);
+  void add_attributes(graph::RecipeId recipe, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);
   void finish_graph();

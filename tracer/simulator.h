@@ -88,9 +88,14 @@ class Simulator {
   // Calls the special method if the type has it in Python code; empty if it has none.
   std::optional<SymValue> call_special(PyObject* self, const char* name, std::initializer_list<SymValue> args);
   SymValue run_frame(SimFrame& frame);
+  // Hands the exception to the frame's innermost handler around `pc`. False: there is none.
+  bool unwind(SimFrame& frame, const PythonRaised& raised);
   std::unique_ptr<SimFrame> make_frame(PyObject* function, CallArgs args);
   // Runs a generator's frame to its next yield; null when it returned.
   std::optional<SymValue> resume_generator(SimFrame& frame, SymValue sent);
+  // Raises an exception where the generator stands; what follows is as for resume_generator.
+  std::optional<SymValue> throw_into_generator(SimFrame& frame, PyObject* exception);
+  std::optional<SymValue> run_generator(SimFrame& frame);
 
   // --- objects (attributes.cpp, items.cpp, iteration.cpp, operators.cpp)
   SymValue load_attr(const SymValue& owner, PyObject* name);
@@ -151,8 +156,7 @@ class Simulator {
   // Proxies point to the simulator until the capture ends.
   void adopt_proxy(PyObject* proxy);
   void drop_proxies();
-  // Functions that MakeFunction made here: their defaults and closures are values of the trace.
-  std::unordered_set<PyObject*>& made_functions() { return made_functions_; }
+  std::unordered_set<PyObject*>& made_functions() { return world_.made_functions(); }
 
   // Dictionaries of globals written in the trace: see World's overlay, keyed by the dictionary itself.
   void store_global(PyObject* globals, PyObject* name, Ref value);
@@ -161,7 +165,6 @@ class Simulator {
   friend struct ProxyCall;
   friend class RecipeBuilder;
   void step(SimFrame& frame);
-  bool unwind(SimFrame& frame, const PythonRaised& raised);
   void prepare_root();
   [[noreturn]] void end_at(size_t level);
   void finish_return(SymValue value);
@@ -193,7 +196,6 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
-  std::unordered_set<PyObject*> made_functions_;
   std::unordered_map<PyTypeObject*, bool> specials_;
   std::optional<StopTrace> crossing_;  // a stop on its way through a C function, see proxies.cpp
 };

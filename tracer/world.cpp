@@ -122,7 +122,8 @@ PyObject* World::realise(SymValue& value) {
 
 SourceId World::source_of(PyObject* representation) {
   if (const Outside* outside = find(representation)) return outside->source;
-  if (is_identity_constant(representation)) return sources().constant(pool_.add(representation));
+  if (is_identity_constant(representation) && !made_functions_.count(representation))
+    return sources().constant(pool_.add(representation));
   return {};
 }
 

@@ -80,6 +80,9 @@ class World {
   // Whether this is the shadow of a list of which nothing was read: it holds only what the trace has appended.
   bool is_unread(PyObject* obj) const { return !unread_.empty() && unread_.count(obj); }
 
+  // Functions that MakeFunction made in the trace: their defaults, closures and attributes are values of the trace.
+  std::unordered_set<PyObject*>& made_functions() { return made_functions_; }
+
   const std::unordered_map<PyObject*, Outside>& outside() const { return outside_; }
   const std::vector<PyObject*>& outside_in_order() const { return order_; }
   graph::Capture& capture() { return capture_; }
@@ -105,6 +108,7 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
+  std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;
