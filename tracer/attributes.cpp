@@ -276,6 +276,8 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   PyObject* obj = realise(owner);
   if (is_tensor(obj)) return load_tensor_attr(*this, owner, name);
   if (PyType_Check(obj)) return load_type_attr(*this, owner, name);
+  if (PyExceptionInstance_Check(obj) && !world_.find(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
+    stop(StopReason::kUnsupportedAttribute, "the traceback of an exception that the trace raised");
   if (PyModule_Check(obj)) return load_module_object_attr(*this, owner, name);
   PyTypeObject* type = Py_TYPE(obj);
   if (type == &PySuper_Type) {

@@ -17,7 +17,9 @@ Ref make_exception(Simulator& sim, SymValue& value) {
 }
 
 [[noreturn]] void raise_object(Simulator& sim, PyObject* exception) {
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  // Not PyErr_SetObject, which would make what the thread really handles its context.
+  PyErr_Restore(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))).release(), Ref::borrow(exception).release(),
+                PyException_GetTraceback(exception));
   throw PythonRaised{};
 }
 
@@ -75,8 +77,7 @@ void handle_Raise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
     Ref cause_object = cause.get() == Py_None ? Ref() : make_exception(sim, cause);
     PyException_SetCause(exception.get(), cause_object.release());
   }
-  if (!frame.handled.null() && frame.handled.get() != Py_None && frame.handled.get() != exception.get())
-    PyException_SetContext(exception.get(), Ref(frame.handled.obj).release());
+  sim.chain_context(exception.get());
   raise_object(sim, exception.get());
 }
 

@@ -457,6 +457,7 @@ void RecipeBuilder::add_effects() {
   add_write_effects();
   add_state_effects();
   capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
+  world_.guard_existence();
 }
 
 void RecipeBuilder::finish_graph() {

@@ -113,9 +113,27 @@ BreakPoint Simulator::raise_origin() {
   if (first) {
     keep(Ref::borrow(value));
     it->second = current_break_point();
+    chain_context(value);
   }
   PyErr_Restore(type, value, traceback);
   return it->second;
+}
+
+// What the interpreter does when an exception is raised while another is handled.
+void Simulator::chain_context(PyObject* exception) {
+  PyObject* handled = nullptr;
+  for (size_t i = frames_.size(); i-- > 0 && !handled;)
+    if (is_handling(*frames_[i])) handled = frames_[i]->handled.get();
+  if (!handled || handled == exception) return;
+  for (Ref at = Ref::borrow(handled); at;) {
+    Ref context = Ref::steal(PyException_GetContext(at.get()));
+    if (context.get() == exception) {
+      PyException_SetContext(at.get(), nullptr);
+      break;
+    }
+    at = std::move(context);
+  }
+  PyException_SetContext(exception, Ref::borrow(handled).release());
 }
 
 SymValue Simulator::run_frame(SimFrame& frame) {
@@ -291,11 +309,17 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
                                                                    const TracerServices& services) {
   initialise_callables();
   std::optional<StopTrace> until;
+  // What a pass relied on to come to its stop: another value there might not stop, so the entry must not serve it.
+  std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
   for (int attempt = 0; attempt < 3; ++attempt) {
+    Simulator pass(start, services, until);
     try {
-      return Simulator(start, services, until).run();
+      std::unique_ptr<graph::Capture> capture = pass.run();
+      for (const auto& stopped : stopped_passes) graph::add_guards_of(*capture, *stopped);
+      return capture;
     } catch (StopTrace& stopped) {
       PyErr_Clear();
+      stopped_passes.push_back(pass.take_capture());
       if (!stopped.point.valid()) return Err{std::move(stopped.stop)};
       // A value that cannot be rebuilt at the break: the second stop lies before the first one.
       if (until && stopped.point.count >= until->point.count) return Err{std::move(stopped.stop)};

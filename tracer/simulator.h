@@ -28,6 +28,9 @@ class Simulator {
   // Runs the segment to its return or to `until`. Throws StopTrace.
   std::unique_ptr<graph::Capture> run();
 
+  // What the pass has come to, after run() threw.
+  std::unique_ptr<graph::Capture> take_capture() { return std::move(capture_); }
+
   // --- state
   World& world() { return world_; }
   const TracerServices& services() const { return services_; }
@@ -51,6 +54,9 @@ class Simulator {
   BreakPoint current_break_point() const;
   // Where the capture could end before C code made this object of the trace. Invalid if that is not known.
   BreakPoint native_origin(PyObject* made) const;
+
+  // Makes the exception that the innermost frame handles the context of one that is raised.
+  void chain_context(PyObject* exception);
 
   // The slot's value; in the segment's frame, wrapped at the first read.
   SymValue& slot(SimFrame& frame, int32_t index);

@@ -145,7 +145,10 @@ SymValue World::wrap(PyObject* real, SourceId source) {
   if (find(real)) return SymValue::borrow(real);
   if (host_.is_tensor(real)) return wrap_tensor(real, source);
   if (PyFunction_Check(real) && may_be_made_anew(real, source)) return wrap_function(real, source);
-  if (is_plain_data(real) || is_identity_constant(real)) return SymValue(Ref::borrow(real), source);
+  if (is_plain_data(real) || is_identity_constant(real)) {
+    found_.push_back(source);
+    return SymValue(Ref::borrow(real), source);
+  }
   PyTypeObject* type = Py_TYPE(real);
   if (type == &PyList_Type) return wrap_list(real, source);
   if (type == &PyTuple_Type) return wrap_tuple(real, source);
@@ -270,6 +273,13 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
   guard(GuardKind::kSetEquals, source, frozen.get());
   Ref shadow = Ref::steal(PySet_New(real));
   return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(frozen)));
+}
+
+void World::guard_existence() {
+  std::unordered_set<uint32_t> guarded;
+  for (const graph::Guard& row : capture_.guards.rows()) guarded.insert(row.source.value);
+  for (SourceId source : found_)
+    if (guarded.insert(source.value).second) guard(GuardKind::kNotUnbound, source);
 }
 
 World::OverlayRead World::overlay(PyObject* object, PyObject* name) const {

@@ -67,6 +67,8 @@ class World {
 
   void guard(graph::GuardKind kind, graph::SourceId source, PyObject* object = nullptr, uint64_t number = 0);
   void guard_same(graph::SourceId a, graph::SourceId b, bool same);
+  // What was found but never looked at (hasattr) must at least be there: to be called when the capture ends.
+  void guard_existence();
 
   // Overlay of attribute writes. `found`: whether the overlay knows the name; a null value means it was deleted.
   struct OverlayRead {
@@ -108,6 +110,7 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
+  std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;
   std::vector<Ref> kept_;

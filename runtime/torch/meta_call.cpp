@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/Exceptions.h>
 
 #include "runtime/torch/convert.h"
 #include "runtime/torch/trace_stop.h"
@@ -73,6 +74,9 @@ void MetaCall::run() {
     op_.handle.callBoxed(stack_);
   } catch (const c10::NotImplementedError& error) {
     stop_trace("OperatorFailed", op_.info->name + " has no Meta kernel");
+  } catch (const pybind11::error_already_set& error) {
+    // A Meta kernel in Python words its errors differently from the operator itself.
+    stop_trace("OperatorFailed", op_.info->name + " does not take these arguments");
   }
 }
 
