@@ -117,6 +117,14 @@ PyObject* call_inspect(PyObject* self, const char* name) {
 PyObject* get_inspected(PyObject* self, void* name) { return call_inspect(self, static_cast<const char*>(name)); }
 PyObject* cache_info(PyObject* self, PyObject*) { return call_inspect(self, "cache_info"); }
 
+// As a function does: copies are the object itself, and pickles name it.
+PyObject* reduce(PyObject* self, PyObject*) {
+  PyObject* target = as_static(self)->callable;
+  if (target && PyFunction_Check(target)) return PyObject_GetAttrString(target, "__qualname__");
+  PyErr_Format(PyExc_TypeError, "cannot copy or pickle %R: convert the copy instead", self);
+  return nullptr;
+}
+
 // Any other attribute is the function's own: __name__, __module__, __code__, ...
 PyObject* get_attribute(PyObject* self, PyObject* name) {
   PyObject* value = PyObject_GenericGetAttr(self, name);
@@ -139,6 +147,7 @@ PyMethodDef kMethods[] = {
     {"reset", reset, METH_NOARGS, "reset()\n--\n\nDrops all that was captured; the next call captures again."},
     {"cache_info", cache_info, METH_NOARGS,
      "cache_info()\n--\n\nHits, misses and entries, as framejit.CacheInfo."},
+    {"__reduce__", reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject make_type() {

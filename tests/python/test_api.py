@@ -480,10 +480,16 @@ def test_save_and_load_of_a_converted_module(tmp_path):
     assert torch.equal(loaded(x3()), expected)
 
 
+@framejit.to_static
+def static_plus_one(x):
+    return plus_one(x)
+
+
 def test_copy_and_pickle_of_a_static_function():
     compiled = framejit.to_static(plus_one)
     assert torch.equal(copy.copy(compiled)(x3()), plus_one(x3()))
     assert torch.equal(copy.deepcopy(compiled)(x3()), plus_one(x3()))
+    assert pickle.loads(pickle.dumps(static_plus_one)) is static_plus_one
 
 
 def test_module_moved_after_conversion():
