@@ -18,8 +18,7 @@ struct Program {
 };
 
 struct ProgramObject {
-  PyObject_HEAD
-  Program* program;
+  PyObject_HEAD Program* program;
 };
 
 void free_program(PyObject* self) {
@@ -156,8 +155,7 @@ PyObject* record(PyObject*, PyObject* args) {
     std::string why_not;
     program->executable = host->compile(program->capture, backend == Py_None ? nullptr : backend, &why_not);
     program->compile_seconds = seconds_since(start);
-    if (!program->executable)
-      return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_ValueError, "%s", why_not.c_str());
+    if (!program->executable) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_ValueError, "%s", why_not.c_str());
   } catch (const std::exception& error) {
     return PyErr_Format(PyExc_SystemError, "%s", error.what());
   }
@@ -200,8 +198,8 @@ PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},
                          {"guard_cost", guard_cost, METH_VARARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "framejit._C._testing", nullptr, -1,     methods,
-                          nullptr,               nullptr,                nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "framejit._C._testing", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -8,7 +8,8 @@ namespace {
 
 class BindTest : public PythonTest {
  protected:
-  // Binds `args` and `kwargs` to `f`; the slots' values as a list, cells opened, "unbound" for null. None: it does not fit.
+  // Binds `args` and `kwargs` to `f`; the slots' values as a list, cells opened, "unbound" for null. None: it does not
+  // fit.
   Ref bind(const char* args, const char* kwargs = "{}") {
     auto* function = reinterpret_cast<PyFunctionObject*>(name("f"));
     auto code = bytecode::decode(function->func_code);

@@ -104,7 +104,8 @@ TEST_F(ReplayTest, HashesObjectsOnlyWhenTheyAreWhole) {
   exec("class K:\n  def __hash__(self): return self.h\n  def __eq__(self, o): return self.h == o.h");
   RecipeId key = make(RecipeKind::kObject, {constant("'h'"), constant("11")}, "K");
   RecipeId set = make(RecipeKind::kSet, {key});
-  replay(make(RecipeKind::kTuple, {make(RecipeKind::kDict, {key, constant("1")}), set, make(RecipeKind::kFrozenSet, {key})}));
+  replay(make(RecipeKind::kTuple,
+              {make(RecipeKind::kDict, {key, constant("1")}), set, make(RecipeKind::kFrozenSet, {key})}));
   EXPECT_TRUE(holds("[hash(k) for k in r[0]] == [11] and [k.h for k in r[1]] == [11] and len(r[2]) == 1"));
 }
 
@@ -114,7 +115,8 @@ TEST_F(ReplayTest, BuildsSubclassesOfContainers) {
       "O = collections.OrderedDict");
   RecipeId tuple = make(RecipeKind::kTypedTuple, {constant("1"), constant("2")}, "P");
   RecipeId list = make(RecipeKind::kTypedList, {constant("7"), constant("'tag'"), constant("'t'")}, "L", 1);
-  RecipeId dict = make(RecipeKind::kTypedDict, {constant("'z'"), constant("1"), constant("'a'"), constant("2")}, "O", 2);
+  RecipeId dict =
+      make(RecipeKind::kTypedDict, {constant("'z'"), constant("1"), constant("'a'"), constant("2")}, "O", 2);
   replay(make(RecipeKind::kTuple, {tuple, list, dict}));
   EXPECT_TRUE(holds("type(r[0]) is P and r[0].b == 2"));
   EXPECT_TRUE(holds("type(r[1]) is L and r[1] == [7] and r[1].tag == 't'"));
@@ -127,8 +129,8 @@ TEST_F(ReplayTest, BuildsFunctionsAndCells) {
   RecipeId closure = make(RecipeKind::kTuple, {cell});
   RecipeId unbound = make(RecipeKind::kUnbound, {});
   RecipeId globals = constant("globals()");
-  replay(make(RecipeKind::kFunction, {constant("f.__code__"), globals, constant("'q.name'"), constant("(5,)"), unbound,
-                                      closure, unbound}));
+  replay(make(RecipeKind::kFunction,
+              {constant("f.__code__"), globals, constant("'q.name'"), constant("(5,)"), unbound, closure, unbound}));
   EXPECT_TRUE(holds("r(1) == 106 and r.__qualname__ == 'q.name'"));
 }
 
@@ -140,7 +142,9 @@ TEST_F(ReplayTest, CallsConstructorsAndSetsStates) {
 }
 
 TEST_F(ReplayTest, AppliesEffectsInOrder) {
-  exec("class C: pass\nc = C(); d = {'a': 1, 'b': 2}; l = [1, 2]; s = {1}\nimport collections\nq = collections.deque([1])");
+  exec(
+      "class C: pass\nc = C(); d = {'a': 1, 'b': 2}; l = [1, 2]; s = {1}\nimport collections\nq = "
+      "collections.deque([1])");
   RecipeId list = make(RecipeKind::kList, {constant("9")});
   effect(EffectKind::kSetAttr, local(0), constant("'x'"), list);
   effect(EffectKind::kDictSet, local(1), constant("'c'"), list);
