@@ -8,7 +8,6 @@ namespace framejit::codegen {
 
 using bytecode::Block;
 using bytecode::Decoded;
-using bytecode::ExceptionRegion;
 using bytecode::InstrIndex;
 using bytecode::Instruction;
 using bytecode::SimOp;
