@@ -54,4 +54,7 @@ struct Capture {
   std::string stop_location;      // file:line of the user's code
 };
 
+// Adds what another capture of the same code, with the same objects, guards. Sources are matched by what they read.
+void add_guards_of(Capture& capture, const Capture& other);
+
 }  // namespace framejit::graph

@@ -64,8 +64,9 @@ class Attempt {
   }
 
  private:
+  // Nothing can be captured from here on: a break with no graph before it.
   CaptureOutcome give_up() {
-    ++engine().stats.fallbacks;
+    ++engine().stats.breaks;
     ++engine().stats.break_reasons[stop_reason_info(outcome_.stop.reason).name];
     segment_.set_eager();
     return std::move(outcome_);

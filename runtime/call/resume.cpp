@@ -28,7 +28,9 @@ PyObject* run_resume_code(const Ref& code, PyObject* globals, const Ref& closure
   transfer.frame = nullptr;
   transfer.code = code.get();
   thread_state().push(std::move(transfer));
-  return PyObject_CallObject(function.get(), nullptr);
+  // Resume code has the first parameter of the code that it stands for, or none.
+  const bool takes_one = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount != 0;
+  return PyObject_CallFunctionObjArgs(function.get(), takes_one ? Py_None : nullptr, nullptr);
 }
 
 }  // namespace

@@ -126,6 +126,10 @@ class Twin:
             self.resumes[exit_number] = new
         return self.resumes[exit_number]
 
+    def resume(self, exit_number):
+        function = self.resume_function(exit_number)
+        return outcome(function, (None,) * function.__code__.co_argcount)
+
     def depth(self, exit_):
         index, pending = exit_
         return self.rows[index]["pending_depth" if pending else "depth"]
@@ -287,7 +291,7 @@ def test_resuming_everywhere(fn, call):
 
             twin.on_resume_slot = on_resume_slot
             twin.on_site = lambda i, frame: NOTHING
-            return outcome(twin.resume_function(exit_number), ())
+            return twin.resume(exit_number)
 
         got = twin.at_hit(call(), m, resume_there)
         assert same(got, want, not twin.rows[hits[m]]["handled"]), (hits[m], twin.rows[hits[m]])
@@ -363,7 +367,7 @@ def test_pending_calls(fn, call):
                 if resumed:
                     twin.on_site = lambda i, frame: NOTHING
                     twin.on_resume_slot = on_resume_slot
-                    return outcome(twin.resume_function(exit_number), ())
+                    return twin.resume(exit_number)
                 twin.on_site = on_site
                 return outcome(twin.twin, call())
 
