@@ -121,7 +121,7 @@ def test_class_attribute_is_written():
             return self.last
 
     counter = Counter()
-    check(lambda x: counter.step(x) * counter.step(x))
+    check(lambda x: counter.step(x) * counter.step(x), breaks=None, graphs=None, warm=False)  # a write to a class breaks
 
 
 def test_bound_methods_as_values():
@@ -285,7 +285,7 @@ def test_operators_of_a_user_class():
         flags = a == b, a != 3, a < b, 3 in a, 4 in a, len(a), bool(a), 1 if a else 2, not a
         return c.v, d.v, a.v, b.v, (-a).v, a[3], a["k"], a(2), [*a], first, second, flags, {a: 1}[b]
 
-    check(f)
+    check(f, breaks=None)  # a key with __hash__ in Python breaks
 
 
 def test_tensor_on_the_left_of_a_user_class():
@@ -422,7 +422,7 @@ def test_dataclass():
 
 def test_frozen_dataclass():
     outside = Frozen(2)
-    check(lambda x: (x * outside.n + outside.total, Frozen(3), outside == Frozen(2), {outside: 1}[Frozen(2)]))
+    check(lambda x: (x * outside.n + outside.total, Frozen(3), outside == Frozen(2), {outside: 1}[Frozen(2)]), breaks=None)
 
 
 def test_write_to_a_frozen_dataclass():
@@ -510,7 +510,8 @@ def test_tensor_subclass_made_inside():
     class Tagged(torch.Tensor):
         pass
 
-    check(lambda x: x.as_subclass(Tagged) + 1, breaks=None)
+    # What holds a tensor of a subclass runs eagerly.
+    check(lambda x: x.as_subclass(Tagged) + 1, breaks=None, graphs=None, fallbacks=None)
 
 
 def test_torch_function_subclass():
@@ -520,7 +521,7 @@ def test_torch_function_subclass():
             LOG.append(getattr(func, "__name__", "?"))
             return super().__torch_function__(func, types, args, kwargs or {})
 
-    check(lambda x: x + 1, x3().as_subclass(Logged), breaks=None, graphs=None)
+    check(lambda x: x + 1, x3().as_subclass(Logged), breaks=None, graphs=None, fallbacks=None)
 
 
 def test_weakref_and_id():

@@ -389,7 +389,7 @@ def test_exception_notes_and_traceback_attribute():
         except ValueError as error:
             return x + 1, error.__traceback__ is not None, error.with_traceback(None).__traceback__
 
-    check(f, breaks=None)
+    check(f, breaks=None, graphs=None)
 
 
 def test_system_exit_and_keyboard_interrupt_pass_through():

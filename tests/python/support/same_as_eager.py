@@ -25,6 +25,9 @@ from .snapshot import MISSING, Snapshot, is_test_code
 
 at_least = counts.at_least
 
+# Of enum.Flag, which enters there each combination that it has made; which run made it makes no difference.
+PRIVATE_CACHES = {"_value2member_map_"}
+
 try:
     import numpy
 except ImportError:  # framejit does not need it
@@ -37,6 +40,7 @@ def assert_same_as_eager(
     kwargs=None,
     graphs=1,
     breaks=0,
+    fallbacks=0,
     ops=None,
     raises=None,
     make=None,
@@ -50,6 +54,7 @@ def assert_same_as_eager(
 
     args, kwargs  given to every run; what a run mutates is put back before the next
     graphs, breaks, ops   expected counts of the cold run: an int, `at_least(n)`, or None
+    fallbacks     expected count of every run; None where a stretch of the function can only run eagerly
     raises        the exception type that eager raises; a program that raises must say so
     make          instead of args: called before each run, returns (args, kwargs) made anew (for arguments that cannot
                   be put back, such as iterators, and for tensors with history)
@@ -62,15 +67,16 @@ def assert_same_as_eager(
     """
     framejit.reset()
     case = Case(fn, framejit.to_static(fn, **(options or {})), args, kwargs or {}, make, raises, after, seed)
-    case.run("cold", captures=at_least(1), graphs=graphs, breaks=breaks, ops=ops, fallbacks=0)
+    captures = at_least(1) if fallbacks == 0 else None
+    case.run("cold", captures=captures, graphs=graphs, breaks=breaks, ops=ops, fallbacks=fallbacks)
     if not warm:
         return case.compiled
-    served = dict(captures=0, misses=0, hits=at_least(1), fallbacks=0)
+    served = dict(captures=0, misses=0, hits=at_least(1) if fallbacks == 0 else None, fallbacks=fallbacks)
     case.run("warm", **served)
     if make is None and not shares_storage(args, kwargs):
         case.run("warm with fresh tensors", change=fresh_copies, **served)
     if miss is not None:
-        missed = dict(misses=at_least(1) if graphs != 0 else None, fallbacks=0)
+        missed = dict(misses=at_least(1) if graphs != 0 else None, fallbacks=fallbacks)
         with torch.set_grad_enabled(torch.is_grad_enabled() ^ (miss == "grad_mode")):
             change = double_copies if miss == "dtype" else miss if callable(miss) else None
             case.run("after a guard miss", change=change, check_raises=False, **missed)
@@ -164,7 +170,7 @@ def describe_surroundings(describer, snapshot):
         describer.describe(f"cell {index}", cell)
     for cls in snapshot.classes():
         for name, value in sorted(vars(cls).items()):
-            if not name.startswith("__"):
+            if not name.startswith("__") and name not in PRIVATE_CACHES:
                 describer.describe(f"class {cls.__qualname__}.{name}", value)
 
 
