@@ -14,7 +14,6 @@ namespace {
 bool is_heap_type(PyTypeObject* type) { return type->tp_flags & Py_TPFLAGS_HEAPTYPE; }
 bool is_data_descriptor(PyObject* descriptor) { return Py_TYPE(descriptor)->tp_descr_set != nullptr; }
 
-
 // The instance dictionary, or null if the object has none (yet).
 PyObject* instance_dict(PyObject* obj) {
   if (PyType_Check(obj)) return nullptr;
@@ -276,7 +275,8 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   PyObject* obj = realise(owner);
   if (is_tensor(obj)) return load_tensor_attr(*this, owner, name);
   if (PyType_Check(obj)) return load_type_attr(*this, owner, name);
-  if (PyExceptionInstance_Check(obj) && !world_.find(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
+  if (PyExceptionInstance_Check(obj) && !world_.find(obj) &&
+      PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     stop(StopReason::kUnsupportedAttribute, "the traceback of an exception that the trace raised");
   if (PyModule_Check(obj)) return load_module_object_attr(*this, owner, name);
   PyTypeObject* type = Py_TYPE(obj);

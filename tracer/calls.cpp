@@ -177,6 +177,19 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
 
 }  // namespace
 
+void Simulator::require_plain_key(PyObject* key) {
+  world_.rely_on_identity(key);
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) require_plain_key(PyTuple_GET_ITEM(key, i));
+    return;
+  }
+  if (is_plain_data(key) || is_tensor(key) || is_identity_constant(key)) return;
+  for (const char* name : {"__hash__", "__eq__"})
+    if (PyObject* found = _PyType_Lookup(Py_TYPE(key), interned(name)); found && PyFunction_Check(found))
+      stop(StopReason::kUnsupportedValue,
+           fmt::format("a '{}' with {} in Python is a key", Py_TYPE(key)->tp_name, name));
+}
+
 void Simulator::require_plain(const CallArgs& args, PyObject*) {
   for (const SymValue& value : args.positional) require_plain_value(*this, value.get(), 0);
   for (const auto& [name, value] : args.keywords) require_plain_value(*this, value.get(), 0);
@@ -201,8 +214,8 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
 
 // What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
 void Simulator::note_native_origin(PyObject* made) {
-  if (is_plain_data(made) || is_tensor(made) || is_identity_constant(made) || PyTuple_Check(made) || PyList_Check(made) ||
-      PyDict_Check(made))
+  if (is_plain_data(made) || is_tensor(made) || is_identity_constant(made) || PyTuple_Check(made) ||
+      PyList_Check(made) || PyDict_Check(made))
     return;
   if (native_origins_.try_emplace(made, current_break_point()).second) keep(Ref::borrow(made));
 }
@@ -295,7 +308,8 @@ SymValue Simulator::call_getter(PyObject* getter, CallArgs args) {
   Ref reduced = check(PyObject_CallMethod(getter, "__reduce__", nullptr));
   PyObject* parts = PyTuple_GET_ITEM(keep(reduced), 1);
   bool known = PyTuple_GET_ITEM(reduced.get(), 0) == reinterpret_cast<PyObject*>(Py_TYPE(getter));
-  if (!known || args.positional.size() != 1 || args.has_keywords()) stop(StopReason::kUnknownCall, qualified_name(getter));
+  if (!known || args.positional.size() != 1 || args.has_keywords())
+    stop(StopReason::kUnknownCall, qualified_name(getter));
   const SymValue owner = args.positional[0];
   if (type == "operator.methodcaller") {
     CallArgs rest;
@@ -372,7 +386,7 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       break;
     case CallableKind::kKeyed:
       for (size_t i = 1; i < std::min<size_t>(args.positional.size(), 2); ++i)
-        require_plain(CallArgs{{SymValue::borrow(realise(args.positional[i]))}, {}}, callable);
+        require_plain_key(realise(args.positional[i]));
       break;
     case CallableKind::kStore:
       break;
@@ -421,7 +435,8 @@ Ref Simulator::rebind_builtin(PyObject* callable) {
   const graph::SourceId source = outside->source;
   auto part = [&](const char* name) {
     Ref value = check(PyObject_GetAttrString(callable, name));
-    return world_.wrap(value.get(), world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned(name))));
+    return world_.wrap(value.get(),
+                       world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned(name))));
   };
   SymValue name = part("__name__");
   realise(name);

@@ -129,12 +129,13 @@ bool Simulator::contains(SymValue container, SymValue item) {
   CallArgs compared{{item}, {}};
   realise(compared.positional[0]);
   if (PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj)) {
+    require_plain_key(compared.positional[0].get());
     SymValue keys = get_iter(container);
-    while (Ref key = Ref::steal(PyIter_Next(keys.get()))) compared.positional.emplace_back(std::move(key));
+    while (Ref key = Ref::steal(PyIter_Next(keys.get()))) require_plain_key(key.get());
   } else {
     compared.positional.push_back(container);
+    require_plain(compared, nullptr);
   }
-  require_plain(compared, nullptr);
   int found = PySequence_Contains(obj, compared.positional[0].get());
   check_status(found);
   return found == 1;

@@ -18,8 +18,8 @@ Ref make_exception(Simulator& sim, SymValue& value) {
 
 [[noreturn]] void raise_object(Simulator& sim, PyObject* exception) {
   // Not PyErr_SetObject, which would make what the thread really handles its context.
-  PyErr_Restore(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))).release(), Ref::borrow(exception).release(),
-                PyException_GetTraceback(exception));
+  PyErr_Restore(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))).release(),
+                Ref::borrow(exception).release(), PyException_GetTraceback(exception));
   throw PythonRaised{};
 }
 
@@ -31,7 +31,8 @@ Ref make_exception(Simulator& sim, SymValue& value) {
   PyObject *type, *value, *traceback;
   PyErr_GetExcInfo(&type, &value, &traceback);
   Ref held_type = Ref::steal(type), held = Ref::steal(value), held_traceback = Ref::steal(traceback);
-  if (held && held.get() != Py_None) sim.stop(StopReason::kUncaughtException, "an exception of the program is raised again");
+  if (held && held.get() != Py_None)
+    sim.stop(StopReason::kUncaughtException, "an exception of the program is raised again");
   sim.raise(PyExc_RuntimeError, "No active exception to reraise");
 }
 

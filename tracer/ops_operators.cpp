@@ -33,8 +33,7 @@ Ref make_list(Simulator& sim, std::vector<SymValue> values) {
 // Keys are hashed by C code: only such as need no Python code.
 PyObject* hashable(Simulator& sim, SymValue& key) {
   PyObject* obj = sim.realise(key);
-  sim.world().rely_on_identity(obj);
-  if (sim.has_python_specials(obj)) sim.stop(StopReason::kUnsupportedValue, "a key with Python __hash__ or __eq__");
+  sim.require_plain_key(obj);
   return obj;
 }
 

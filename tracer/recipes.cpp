@@ -18,8 +18,8 @@ bool is_struct_sequence(PyTypeObject* type) {
          PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "n_sequence_fields");
 }
 
-// The first base that is not written in Python. Types that C++ code makes at run time (pybind11's) are heap types too, but
-// have a tp_dealloc of their own.
+// The first base that is not written in Python. Types that C++ code makes at run time (pybind11's) are heap types too,
+// but have a tp_dealloc of their own.
 PyTypeObject* native_base(PyTypeObject* type) {
   static const destructor of_python = reinterpret_cast<PyTypeObject*>(library().enum_type)->tp_dealloc;
   while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == of_python) type = type->tp_base;

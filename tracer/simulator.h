@@ -147,6 +147,8 @@ class Simulator {
   bool has_python_specials(PyObject* obj);
   // Stops if C code that looks into these arguments could run Python code or see what is not guarded.
   void require_plain(const CallArgs& args, PyObject* callable);
+  // Stops if C code that hashes and compares this object could run Python code.
+  void require_plain_key(PyObject* key);
   // Something whose C-level attributes and iteration the simulation cannot see into: a file, an outside iterator.
   bool is_outside_opaque(PyObject* obj);
 

@@ -295,7 +295,8 @@ def test_losses():
 
 def test_parametrized_module():
     layer = nn.utils.parametrizations.weight_norm(linear())
-    check(lambda x: layer(x), breaks=None)
+    # The parametrised weight is a view that a graph cannot hand out: the layer runs eagerly.
+    check(lambda x: layer(x), breaks=None, graphs=None, fallbacks=None, miss=None)
 
 
 def test_missing_attribute_of_a_module():
@@ -337,4 +338,5 @@ def test_deepcopy_and_state_dict_inside():
         other.load_state_dict({name: value + 1 for name, value in layer.state_dict().items()})
         return other(x)
 
-    check(f, breaks=None, graphs=None)
+    # A parameter made inside cannot be rebuilt: the whole frame runs eagerly.
+    check(f, breaks=None, graphs=None, fallbacks=None, miss=None)
