@@ -6,7 +6,15 @@ expected count is an exact int, `at_least(n)`, `at_most(n)`, or None for "not as
 
 from __future__ import annotations
 
+import os
+
 import framejit
+
+from .skip_list import parse, reason_for
+
+_LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counts_left_open.txt")
+with open(_LIST) as _file:
+    COUNTS_LEFT_OPEN = parse(_file.read(), _LIST)
 
 TOTALS = ("captures", "graphs", "ops", "breaks", "fallbacks", "hits", "misses")
 
@@ -65,6 +73,12 @@ class counting:
         return {key: getattr(self, key) for key in TOTALS}
 
 
+def _listed_reason():
+    """Why counts are not asserted in the test that runs, or None. Results are compared with eager all the same."""
+    test_id = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return reason_for(test_id, COUNTS_LEFT_OPEN)
+
+
 def check_counts(counted: counting, when: str = "", **expected):
     """Assert that each named total of a finished `counting` block is the expected one."""
     wrong = [
@@ -72,7 +86,7 @@ def check_counts(counted: counting, when: str = "", **expected):
         for key, want in expected.items()
         if want is not None and not want == getattr(counted, key)
     ]
-    if wrong:
+    if wrong and not _listed_reason():
         raise AssertionError(
             f"{when or 'counts'}: {'; '.join(wrong)} (all: {counted.as_dict()}, breaks: {counted.break_reasons})"
         )
@@ -104,6 +118,8 @@ def expect_hit(when: str = ""):
 def check_captured(compiled, *operators: str):
     """Assert that each named operator stands in one of the function's graphs."""
     text = "\n".join(str(graph) for graph in compiled.graphs)
+    if _listed_reason():
+        return
     missing = [name for name in operators if f"aten.{name}" not in text]
     if missing:
         raise AssertionError(f"not captured: {missing}; graphs:\n{text}")
