@@ -30,6 +30,6 @@ def test_program(seed):
             raises = type(error)
         fn.__globals__["LOG"].clear()
         try:
-            assert_same_as_eager(fn, *arguments(n), raises=raises, graphs=None, breaks=None)
+            assert_same_as_eager(fn, *arguments(n), raises=raises, graphs=None, breaks=None, cold_runs=2 if raises else 1)
         except AssertionError as error:
             raise AssertionError(f"program {seed}, n = {n}:\n{source}\n{error}") from error

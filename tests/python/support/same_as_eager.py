@@ -47,6 +47,7 @@ def assert_same_as_eager(
     miss="grad_mode",
     after=None,
     warm=True,
+    cold_runs=1,
     seed=0,
     options=None,
 ):
@@ -60,6 +61,7 @@ def assert_same_as_eager(
                   be put back, such as iterators, and for tensors with history)
     miss          how to provoke a guard miss: "grad_mode", "dtype", a function from args to args, or None
     after         called on each run's result (in eager and compiled alike); its own result is compared too
+    cold_runs     how many calls it takes until all stretches are captured
     warm          False where a second call is a miss by nature
     options       keyword arguments of `to_static`
 
@@ -69,6 +71,8 @@ def assert_same_as_eager(
     case = Case(fn, framejit.to_static(fn, **(options or {})), args, kwargs or {}, make, raises, after, seed)
     captures = at_least(1) if fallbacks == 0 else None
     case.run("cold", captures=captures, graphs=graphs, breaks=breaks, ops=ops, fallbacks=fallbacks)
+    for _ in range(1, cold_runs):
+        case.run("settling", fallbacks=fallbacks)
     if not warm:
         return case.compiled
     served = dict(captures=0, misses=0, hits=at_least(1) if fallbacks == 0 else None, fallbacks=fallbacks)
