@@ -106,6 +106,7 @@ PyObject* StaticCall::run_found(FoundEntry found) {
 
 bool StaticCall::breaks_full_graph(const FoundEntry& found) {
   if (!found.captured || (found.entry && found.entry->returns())) return false;
+  if (found.stop.reason == StopReason::kUncaughtException) return false;  // the user's own error says more
   const StopReasonInfo& reason = stop_reason_info(found.stop.reason);
   std::string text = fmt::format("{}: {}", found.stop.location.empty() ? "full_graph=True" : found.stop.location,
                                  reason.text);

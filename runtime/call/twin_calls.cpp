@@ -42,7 +42,11 @@ class SiteCall {
     const bool known = entry_->returns() || entry_->exit < exit_count_;
     if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
-    if (!run_and_apply(*entry_, *replay_)) return nullptr;
+    if (!run_and_apply(*entry_, *replay_)) {
+      // The traceback has the operator's own line already, not that of the site.
+      if (thread_state().scope) thread_state().scope->hide_next_line();
+      return nullptr;
+    }
     return entry_->returns() ? leave_by_return() : leave_by_exit();
   }
 

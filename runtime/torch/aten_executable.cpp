@@ -1,5 +1,7 @@
 #include "runtime/torch/aten_executable.h"
 
+#include <traceback.h>
+
 #include <c10/util/SmallVector.h>
 
 #include "runtime/torch/gil.h"
@@ -46,9 +48,10 @@ class AtenExecutable final : public runtime::Executable {
   const graph::Graph* backward_graph() const override { return training_ ? &training_->first_graph() : nullptr; }
 
  private:
-  void compute(Registers& registers) const;
+  void compute(Registers& registers, graph::LocationId* failed) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
 
+  const graph::Graph& graph_;  // the capture's, which lives as long
   std::shared_ptr<TrainingProgram> training_;
   std::vector<OutputSpec> outputs_;
   ViewReplay views_;
@@ -76,7 +79,7 @@ std::vector<bool> unused_views(const graph::Graph& graph, const ViewReplay& view
 
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
                                std::shared_ptr<TrainingProgram> training)
-    : training_(std::move(training)), outputs_(recording->outputs), views_(graph, *recording) {
+    : graph_(graph), training_(std::move(training)), outputs_(recording->outputs), views_(graph, *recording) {
   std::vector<ValueId> keep = views_.roots();
   if (training_) {
     keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
@@ -91,11 +94,20 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
 }
 
-void AtenExecutable::compute(Registers& registers) const {
+void AtenExecutable::compute(Registers& registers, graph::LocationId* failed) const {
   if (plan_.empty()) return;
   AllowThreads no_gil;
   BelowAutograd below;
-  plan_.run(registers.data());
+  plan_.run(registers.data(), failed);
+}
+
+// No Python frame runs the user's lines: the traceback names them all the same.
+void add_traceback(const graph::Graph& graph, graph::LocationId at) {
+  while (at.valid()) {
+    const graph::Location& location = graph.location(at);
+    _PyTraceback_Add(std::string(location.function).c_str(), std::string(location.file).c_str(), location.line);
+    at = location.caller;
+  }
 }
 
 void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const {
@@ -113,9 +125,11 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
 }
 
 bool AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
+  graph::LocationId failed;
   auto body = [&] {
     Registers registers(plan_.register_count(), input_registers_, inputs);
-    compute(registers);
+    compute(registers, &failed);
+    failed = {};
     if (training_) {
       std::vector<at::Tensor> tensors;
       for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
@@ -124,7 +138,9 @@ bool AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
     make_outputs(registers, inputs, outputs);
     return true;
   };
-  return with_translated_errors(body);
+  if (with_translated_errors(body)) return true;
+  add_traceback(graph_, failed);
+  return false;
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ void Plan::add_written(const graph::Graph& graph, ValueId id, std::vector<uint32
 Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
   Step step;
   step.op = op_entry_by_id(node.op);
+  step.location = node.location;
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
@@ -240,9 +241,12 @@ thread_local size_t StackLease::depth = 0;
 
 }  // namespace
 
-void Plan::run(at::Tensor* registers) const {
+void Plan::run(at::Tensor* registers, graph::LocationId* failed) const {
   StackLease lease;
-  for (const Step& step : steps_) run_step(step, registers, lease.stack());
+  for (const Step& step : steps_) {
+    if (failed) *failed = step.location;
+    run_step(step, registers, lease.stack());
+  }
 }
 
 }  // namespace framejit::torchlib

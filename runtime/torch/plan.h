@@ -33,8 +33,9 @@ class Plan {
   uint32_t register_of(graph::ValueId value) const { return canonical_[value.index()]; }
   bool empty() const { return steps_.empty(); }
 
-  // Registers of the graph's inputs are filled in. Throws what an operator throws.
-  void run(at::Tensor* registers) const;
+  // Registers of the graph's inputs are filled in. Throws what an operator throws; then `failed` says where in the user's code
+  // the operator stands.
+  void run(at::Tensor* registers, graph::LocationId* failed = nullptr) const;
 
  private:
   struct Source {
@@ -49,6 +50,7 @@ class Plan {
   };
   struct Step {
     const OpEntry* op = nullptr;
+    graph::LocationId location;
     std::vector<c10::IValue> arguments;  // tensors from registers are left undefined
     std::vector<Source> tensors;
     std::vector<ListSource> lists;
