@@ -107,6 +107,24 @@ InferStatus div_mode_inplace(InferContext& c) {
   return pointwise_inplace(c, binary(c.has(2) ? Promote::kCommon : Promote::kIntToFloat));
 }
 
+namespace {
+
+bool has_bool_operand(InferContext& c) {
+  for (size_t i = 0; i < 2; ++i)
+    if (const TensorMeta* operand = c.tensor(i); !operand || operand->dtype == DType::kBool) return true;
+  return false;
+}
+
+}  // namespace
+
+InferStatus subtract(InferContext& c) {
+  return has_bool_operand(c) ? c.unsure() : pointwise(c, binary(Promote::kCommon));
+}
+
+InferStatus subtract_inplace(InferContext& c) {
+  return has_bool_operand(c) ? c.unsure() : pointwise_inplace(c, binary(Promote::kCommon));
+}
+
 // pow(2, x): the base is a wrapped number, the layout is that of the exponent.
 InferStatus pow_scalar_base(InferContext& c) {
   const Operand& base = c.operand(0);

@@ -35,6 +35,9 @@ InferStatus copy_(InferContext& c);
 // div.Tensor_mode: true division promotes to float, the rounding modes do not.
 InferStatus div_mode(InferContext& c);
 InferStatus div_mode_inplace(InferContext& c);
+// Refuses bool, which the operator does not take.
+InferStatus subtract(InferContext& c);
+InferStatus subtract_inplace(InferContext& c);
 InferStatus pow_scalar_base(InferContext& c);
 InferStatus where(InferContext& c);
 InferStatus masked_fill(InferContext& c);
