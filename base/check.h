@@ -18,10 +18,10 @@ class InternalError : public std::logic_error {
 
 }  // namespace framejit
 
-#define FJ_CHECK(cond, ...)                                                                      \
-  do {                                                                                           \
-    if (__builtin_expect(!(cond), 0))                                                            \
-      ::framejit::fail_check(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__));          \
+#define FJ_CHECK(cond, ...)                                                             \
+  do {                                                                                  \
+    if (__builtin_expect(!(cond), 0))                                                   \
+      ::framejit::fail_check(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__)); \
   } while (0)
 
 #ifdef NDEBUG

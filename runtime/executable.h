@@ -15,13 +15,13 @@ class Executable {
  public:
   virtual ~Executable() = default;
 
-  // `inputs`: real tensors in the order of the graph's inputs, borrowed; the guards have been checked. `outputs` receives
-  // new references, in the order in which they were given to TensorHost::finish. False with a Python error: the exception
-  // that the operator raised; then `outputs` holds nothing, but operators before it did run, as in eager.
+  // `inputs`: real tensors in the order of the graph's inputs, borrowed; the guards have been checked. `outputs`
+  // receives new references, in the order in which they were given to TensorHost::finish. False with a Python error:
+  // the exception that the operator raised; then `outputs` holds nothing, but operators before it did run, as in eager.
   virtual bool run(PyObject* const* inputs, PyObject** outputs) = 0;
 
-  // How many values run() gives: as many as TensorHost::finish was given. The graph may have more outputs: what the backward
-  // keeps.
+  // How many values run() gives: as many as TensorHost::finish was given. The graph may have more outputs: what the
+  // backward keeps.
   virtual size_t output_count() const = 0;
 
   // The graph that computes gradients, or null if no output requires one. For reports.
@@ -32,9 +32,9 @@ class Executable {
 class TensorRuntime : public TensorHost {
  public:
   // Compiles what was recorded between the last begin() and finish() on this thread, after end(). `capture` is the one
-  // given to begin(); passes may have changed its graph, but inputs and outputs must be as finish() left them. `backend`
-  // is null for the operators as recorded, else a callable (fx.GraphModule, example_inputs) -> callable, which may run
-  // Python. Null with a Python error set, or with `why_not` and no error: then the frame runs eagerly.
+  // given to begin(); passes may have changed its graph, but inputs and outputs must be as finish() left them.
+  // `backend` is null for the operators as recorded, else a callable (fx.GraphModule, example_inputs) -> callable,
+  // which may run Python. Null with a Python error set, or with `why_not` and no error: then the frame runs eagerly.
   virtual std::unique_ptr<Executable> compile(const graph::Capture& capture, PyObject* backend,
                                               std::string* why_not) = 0;
 

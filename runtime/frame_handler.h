@@ -1,5 +1,5 @@
-// What the frame hook does with a frame that an uncaptured instruction reached: a frame of the user's code runs through its own code
-// cache, all others run as they are.
+// What the frame hook does with a frame that an uncaptured instruction reached: a frame of the user's code runs through
+// its own code cache, all others run as they are.
 #pragma once
 
 namespace framejit::runtime {

@@ -16,9 +16,8 @@ struct PythonSlots {
   PythonSlots() {
     Ref globals = Ref::steal(PyDict_New());
     PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
-    Ref done = Ref::steal(PyRun_String(
-        "class Probe:\n  def __new__(cls): pass\n  def __eq__(self, other): pass\n", Py_file_input, globals.get(),
-        globals.get()));
+    Ref done = Ref::steal(PyRun_String("class Probe:\n  def __new__(cls): pass\n  def __eq__(self, other): pass\n",
+                                       Py_file_input, globals.get(), globals.get()));
     PyObject* probe = PyDict_GetItemString(globals.get(), "Probe");
     FJ_CHECK(done && probe && PyType_Check(probe), "cannot make the probe class");
     tp_new = reinterpret_cast<PyTypeObject*>(probe)->tp_new;

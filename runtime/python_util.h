@@ -14,8 +14,8 @@ inline uint64_t dict_version(PyObject* dict) {
 #pragma GCC diagnostic pop
 }
 
-// Whether dict_version tells of every change. From 3.13 on, attribute writes to an instance whose dictionary shares its keys with the
-// class leave the version as it is.
+// Whether dict_version tells of every change. From 3.13 on, attribute writes to an instance whose dictionary shares its
+// keys with the class leave the version as it is.
 bool dict_version_is_reliable(PyObject* dict);
 
 // Nonzero while what the type's method-resolution order gives for any name is what it was when the same value was seen.

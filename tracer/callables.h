@@ -28,7 +28,8 @@ struct CallableRow {
   CallableHandler handler;
 };
 
-// Resolves the rows of the table whose modules are imported by now; called before each capture, cheap when nothing is new.
+// Resolves the rows of the table whose modules are imported by now; called before each capture, cheap when nothing is
+// new.
 void initialise_callables();
 // Null if the table does not have it. `key`: a function, type or the descriptor of a method.
 const CallableRow* find_callable(PyObject* key);

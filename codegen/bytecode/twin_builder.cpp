@@ -51,7 +51,8 @@ class TwinBuilder {
     out_.bind(body);
     write_body();
     if (spec_.resume_at) {
-      // super() without arguments takes the first parameter: resume code keeps that one, and is called with None for it.
+      // super() without arguments takes the first parameter: resume code keeps that one, and is called with None for
+      // it.
       out_.set_arg_counts(std::min(code_.arg_count, 1), 0, 0);
       out_.set_flags(code_.flags & ~(kVarArgs | kVarKeywords));
     }

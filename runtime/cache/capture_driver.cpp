@@ -17,8 +17,7 @@ class CapturingScope {
   CapturingScope() { capturing = true; }
   ~CapturingScope() {
     capturing = false;
-    engine().stats.capture_s +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    engine().stats.capture_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
  private:
@@ -27,7 +26,9 @@ class CapturingScope {
 };
 
 TracerServices services_for(ObjectPool& pool) {
-  return {*engine().tensors(), pool, [](PyObject* code) { return engine().code_info(code)->decoded; },
+  return {*engine().tensors(),
+          pool,
+          [](PyObject* code) { return engine().code_info(code)->decoded; },
           [](const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool pending) {
             const codegen::TwinLayout& layout = engine().code_info(code.code.get())->layout;
             return !layout.why_not_twin() && !layout.why_not_exit({at, pending});
@@ -81,8 +82,8 @@ class Attempt {
   void file(std::unique_ptr<graph::Capture> capture, std::unique_ptr<Executable> executable) {
     count(*capture);
     outcome_.stop = {static_cast<StopReason>(capture->stop_reason), capture->stop_detail, capture->stop_location};
-    auto entry = std::make_shared<CompiledEntry>(std::move(capture), pool_, engine().tensor_guards(),
-                                                 std::move(executable));
+    auto entry =
+        std::make_shared<CompiledEntry>(std::move(capture), pool_, engine().tensor_guards(), std::move(executable));
     if (!entry->returns()) {
       const auto& frames = entry->capture().frames;
       FJ_CHECK(!frames.empty(), "a break without a frame");

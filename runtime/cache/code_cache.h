@@ -1,7 +1,7 @@
 // CodeCache: everything captured of one code object, and the twin that runs what lies between.
 //
-// Exits only ever grow, so that an exit number means the same in every twin. A twin that is running while a new exit or site is
-// found stays as it is: its segments leave through "resume elsewhere" to exits that it does not know.
+// Exits only ever grow, so that an exit number means the same in every twin. A twin that is running while a new exit or
+// site is found stays as it is: its segments leave through "resume elsewhere" to exits that it does not know.
 #pragma once
 
 #include <memory>

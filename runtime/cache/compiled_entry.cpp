@@ -55,9 +55,7 @@ struct EntryWatch {
     if (auto entry = watch->entry.lock()) entry->object_died();
     Py_RETURN_NONE;
   }
-  static void free(PyObject* capsule) {
-    delete static_cast<EntryWatch*>(PyCapsule_GetPointer(capsule, kCapsuleName));
-  }
+  static void free(PyObject* capsule) { delete static_cast<EntryWatch*>(PyCapsule_GetPointer(capsule, kCapsuleName)); }
 };
 
 namespace {

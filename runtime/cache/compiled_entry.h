@@ -37,8 +37,8 @@ class CompiledEntry {
   uint32_t exit = kReturns;
   uint64_t hits = 0;
 
-  // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and receives new
-  // references. False with a Python error.
+  // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and
+  // receives new references. False with a Python error.
   bool run_graph(PyObject** outputs);
 
   // Lets go of objects that only guards look at and that can be watched; when one dies, the entry leaves its segment.

@@ -1,5 +1,5 @@
-// The objects that a compiled segment names by ConstId. Most are held; an object that is only compared by identity is not: its
-// death ends the segment's life instead (CompiledEntry), so a cache never keeps a model or a tensor alive.
+// The objects that a compiled segment names by ConstId. Most are held; an object that is only compared by identity is
+// not: its death ends the segment's life instead (CompiledEntry), so a cache never keeps a model or a tensor alive.
 #pragma once
 
 #include <vector>

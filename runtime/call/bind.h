@@ -41,9 +41,9 @@ class ArgumentBinder {
 
   size_t slot_count() const { return slot_count_; }
 
-  // Fills `slots` (slot_count() of them) as the frame has them when its body starts: arguments, cells, free variables, null elsewhere.
-  // False without a Python error if the call does not fit the signature, or with one (memory): make the call itself then, to get
-  // exactly the error that Python gives.
+  // Fills `slots` (slot_count() of them) as the frame has them when its body starts: arguments, cells, free variables,
+  // null elsewhere. False without a Python error if the call does not fit the signature, or with one (memory): make the
+  // call itself then, to get exactly the error that Python gives.
   bool bind(PyFunctionObject* function, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, PyObject** slots,
             BoundObjects& objects) const;
 
@@ -61,11 +61,11 @@ class ArgumentBinder {
 
   const bytecode::DecodedCode& code_;
   size_t slot_count_;
-  int positional_;      // parameters that may be given by position
-  int parameters_;      // all but *args and **kwargs
-  int varargs_ = -1;    // slot of *args
+  int positional_;    // parameters that may be given by position
+  int parameters_;    // all but *args and **kwargs
+  int varargs_ = -1;  // slot of *args
   int varkeywords_ = -1;
-  bool simple_;         // nothing but positional parameters, no cells
+  bool simple_;  // nothing but positional parameters, no cells
 };
 
 }  // namespace framejit::runtime

@@ -17,8 +17,8 @@ void write_stack(const FrameView& view, int first, std::vector<Ref>& values);
 // Puts None where a surplus slot holds NULL, so that the twin can pop it.
 void make_poppable(const FrameView& view, int first, int end);
 
-// 3.11+: the thread's handled exception follows the frame from `from` to `to` (invalid: out of all handlers). Call it before the stack slots
-// are written; `incoming` are the values that will be in the slots from 0 on, or null.
+// 3.11+: the thread's handled exception follows the frame from `from` to `to` (invalid: out of all handlers). Call it
+// before the stack slots are written; `incoming` are the values that will be in the slots from 0 on, or null.
 void move_handled_exception(const FrameView& view, const codegen::TwinLayout& layout, bytecode::InstrIndex from,
                             bytecode::InstrIndex to, std::vector<Ref>* incoming);
 

@@ -1,4 +1,5 @@
-// Enters code in the middle: the rest of a frame whose twin does not know an exit, and callees that were inlined and broke.
+// Enters code in the middle: the rest of a frame whose twin does not know an exit, and callees that were inlined and
+// broke.
 #pragma once
 
 #include "runtime/call/thread_state.h"

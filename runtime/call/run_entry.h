@@ -16,7 +16,8 @@ struct FoundEntry {
   bool captured = false;                 // just now
 };
 
-// True while nothing may be captured or skipped on this thread: framejit is off, a capture is running, or a debugger or profiler watches.
+// True while nothing may be captured or skipped on this thread: framejit is off, a capture is running, or a debugger or
+// profiler watches.
 bool must_run_eagerly(PyThreadState* tstate);
 
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,

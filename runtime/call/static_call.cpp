@@ -90,8 +90,7 @@ PyObject* StaticCall::run_bound(PyObject** slots) {
     return PyErr_Occurred() ? nullptr : run_original(false);
   OwnedValues owned;
   std::shared_ptr<CodeCache> cache = state.cache;
-  FoundEntry found =
-      find_or_capture(*cache, *state.entry, {slots, nullptr}, owned, [&] { return start(slots); });
+  FoundEntry found = find_or_capture(*cache, *state.entry, {slots, nullptr}, owned, [&] { return start(slots); });
   if (found.error) return nullptr;
   if (self_.full_graph && breaks_full_graph(found)) return nullptr;
   return run_found(std::move(found));
@@ -108,8 +107,8 @@ bool StaticCall::breaks_full_graph(const FoundEntry& found) {
   if (!found.captured || (found.entry && found.entry->returns())) return false;
   if (found.stop.reason == StopReason::kUncaughtException) return false;  // the user's own error says more
   const StopReasonInfo& reason = stop_reason_info(found.stop.reason);
-  std::string text = fmt::format("{}: {}", found.stop.location.empty() ? "full_graph=True" : found.stop.location,
-                                 reason.text);
+  std::string text =
+      fmt::format("{}: {}", found.stop.location.empty() ? "full_graph=True" : found.stop.location, reason.text);
   if (!found.stop.detail.empty()) text += " (" + found.stop.detail + ")";
   if (*reason.hint) text += fmt::format("; {}", reason.hint);
   if (found.entry) self_.state->entry->remove(found.entry.get());

@@ -19,8 +19,7 @@ struct StaticFunctionState {
 };
 
 struct StaticFunctionObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* callable;    // as given
   PyObject* bound_self;  // of a bound method
   PyObject* function;

@@ -145,8 +145,7 @@ PyGetSetDef kProperties[] = {
 
 PyMethodDef kMethods[] = {
     {"reset", reset, METH_NOARGS, "reset()\n--\n\nDrops all that was captured; the next call captures again."},
-    {"cache_info", cache_info, METH_NOARGS,
-     "cache_info()\n--\n\nHits, misses and entries, as framejit.CacheInfo."},
+    {"cache_info", cache_info, METH_NOARGS, "cache_info()\n--\n\nHits, misses and entries, as framejit.CacheInfo."},
     {"__reduce__", reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -209,9 +208,7 @@ Ref make_static_function(PyObject* callable, bool full_graph, PyObject* backend)
 
 bool is_static_function(PyObject* obj) { return obj && Py_TYPE(obj) == static_function_type(); }
 
-PyObject* static_function_target(PyObject* obj) {
-  return is_static_function(obj) ? as_static(obj)->callable : nullptr;
-}
+PyObject* static_function_target(PyObject* obj) { return is_static_function(obj) ? as_static(obj)->callable : nullptr; }
 
 std::shared_ptr<CodeCache> static_function_cache(PyObject* obj) {
   if (!is_static_function(obj) || !as_static(obj)->state) return nullptr;

@@ -6,7 +6,8 @@
 namespace framejit::runtime {
 
 ThreadState& thread_state() {
-  thread_local ThreadState* state = nullptr;  // outlives the thread's own destructors, which may run without an interpreter
+  thread_local ThreadState* state =
+      nullptr;  // outlives the thread's own destructors, which may run without an interpreter
   if (!state) state = new ThreadState;
   return *state;
 }

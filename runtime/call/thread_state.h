@@ -10,34 +10,34 @@
 
 namespace framejit::runtime {
 
-// A segment that has run and whose frames are still to be entered: first frame `next_frame`, then the callee that it waits
-// for, and so on.
+// A segment that has run and whose frames are still to be entered: first frame `next_frame`, then the callee that it
+// waits for, and so on.
 struct Continuation {
   std::shared_ptr<CompiledEntry> entry;
   std::unique_ptr<Replay> replay;
   uint32_t next_frame = 0;
 };
 
-// Handed from one callable of a twin to the next. Between the two the interpreter may run signal handlers and finalisers,
-// which may use twins of their own: so each belongs to a frame.
+// Handed from one callable of a twin to the next. Between the two the interpreter may run signal handlers and
+// finalisers, which may use twins of their own: so each belongs to a frame.
 struct Transfer {
-  void* frame = nullptr;        // of the twin; null: of the resume code below, whose frame does not exist yet
-  PyObject* code = nullptr;     // resume code about to start
-  Ref value;                    // what take() returns
-  std::vector<Ref> slots;       // what take() or resume_slot() writes: stack slots from first_slot on
+  void* frame = nullptr;     // of the twin; null: of the resume code below, whose frame does not exist yet
+  PyObject* code = nullptr;  // resume code about to start
+  Ref value;                 // what take() returns
+  std::vector<Ref> slots;    // what take() or resume_slot() writes: stack slots from first_slot on
   int first_slot = 0;
   std::vector<std::pair<uint32_t, Ref>> locals;  // what resume_slot() writes
   Continuation rest;
   std::shared_ptr<CodeCache> cache;
-  uint32_t exit = 0;            // where run_resume() goes on
-  bool wants_hook = false;      // what runs there may reach Python frames
+  uint32_t exit = 0;        // where run_resume() goes on
+  bool wants_hook = false;  // what runs there may reach Python frames
 };
 
 // One activation of a twin or of resume code. Its end drops what an exception left behind, and takes the hook out.
 class TwinScope {
  public:
-  // `root`: what the user called, if this is the call of a static function; all captures that happen on the way are noted
-  // there.
+  // `root`: what the user called, if this is the call of a static function; all captures that happen on the way are
+  // noted there.
   explicit TwinScope(PyThreadState* tstate, CodeCache* root = nullptr);
   ~TwinScope();
   TwinScope(const TwinScope&) = delete;

@@ -17,8 +17,7 @@ using codegen::kAnswerResume;
 using codegen::kAnswerReturn;
 
 struct SiteObject {
-  PyObject_HEAD
-  vectorcallfunc call;
+  PyObject_HEAD vectorcallfunc call;
   std::shared_ptr<CodeCache>* cache;
   Segment* segment;
   size_t exit_count;
@@ -119,7 +118,8 @@ class SiteCall {
     const codegen::ExitTarget& exit = cache_->exit(entry_->exit);
     const auto kept = static_cast<std::ptrdiff_t>(cache_->layout().kept_depth(segment_.at(), exit));
     FJ_CHECK(stack.size() == static_cast<size_t>(cache_->layout().exit_depth(exit)),
-             "an exit restores {} stack slots, its instruction has {}", stack.size(), cache_->layout().exit_depth(exit));
+             "an exit restores {} stack slots, its instruction has {}", stack.size(),
+             cache_->layout().exit_depth(exit));
     move_handled_exception(view_, cache_->layout(), segment_.at(), exit.at, &stack);
     transfer.slots.assign(std::make_move_iterator(stack.begin() + kept), std::make_move_iterator(stack.end()));
     transfer.first_slot = static_cast<int>(kept);
@@ -236,8 +236,8 @@ PyObject* resume_slot(const FrameView& view) {
   const codegen::ExitTarget exit = cache->exit(transfer->exit);
   transfer->frame = view.frame;
   if (!transfer->rest.entry) state.pop();
-  FJ_CHECK(slots.size() == static_cast<size_t>(cache->layout().exit_depth(exit)), "{} stack slots to resume at depth {}",
-           slots.size(), cache->layout().exit_depth(exit));
+  FJ_CHECK(slots.size() == static_cast<size_t>(cache->layout().exit_depth(exit)),
+           "{} stack slots to resume at depth {}", slots.size(), cache->layout().exit_depth(exit));
   move_handled_exception(view, cache->layout(), cache->layout().body_start(), exit.at, &slots);
   write_stack(view, 0, slots);
   write_locals(view, locals);

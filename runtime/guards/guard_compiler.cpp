@@ -1,5 +1,5 @@
-// Orders the guards of a capture into a program: each source's read before its first use, and all that hangs on one dictionary
-// together, where the dictionary itself is first known.
+// Orders the guards of a capture into a program: each source's read before its first use, and all that hangs on one
+// dictionary together, where the dictionary itself is first known.
 #include <unordered_map>
 
 #include "base/check.h"
@@ -177,25 +177,44 @@ class GuardCompiler {
 
   static OpCode read_code(SourceKind kind) {
     switch (kind) {
-      case SourceKind::kLocal: return OpCode::kLocal;
-      case SourceKind::kStack: return OpCode::kStack;
-      case SourceKind::kAttr: return OpCode::kAttr;
-      case SourceKind::kInstanceDict: return OpCode::kInstanceDict;
-      case SourceKind::kDictItem: return OpCode::kDictItem;
-      case SourceKind::kListItem: return OpCode::kListItem;
-      case SourceKind::kTupleItem: return OpCode::kTupleItem;
-      case SourceKind::kCellContents: return OpCode::kCellContents;
-      case SourceKind::kType: return OpCode::kType;
-      case SourceKind::kFunctionDefaults: return OpCode::kFunctionDefaults;
-      case SourceKind::kFunctionKwDefaults: return OpCode::kFunctionKwDefaults;
-      case SourceKind::kFunctionClosure: return OpCode::kFunctionClosure;
-      case SourceKind::kFunctionCode: return OpCode::kFunctionCode;
-      case SourceKind::kMethodSelf: return OpCode::kMethodSelf;
-      case SourceKind::kMethodFunction: return OpCode::kMethodFunction;
-      case SourceKind::kSequenceItem: return OpCode::kSequenceItem;
-      case SourceKind::kTensorGrad: return OpCode::kTensorGrad;
-      case SourceKind::kTypeAttr: return OpCode::kTypeAttr;
-      case SourceKind::kConst: break;
+      case SourceKind::kLocal:
+        return OpCode::kLocal;
+      case SourceKind::kStack:
+        return OpCode::kStack;
+      case SourceKind::kAttr:
+        return OpCode::kAttr;
+      case SourceKind::kInstanceDict:
+        return OpCode::kInstanceDict;
+      case SourceKind::kDictItem:
+        return OpCode::kDictItem;
+      case SourceKind::kListItem:
+        return OpCode::kListItem;
+      case SourceKind::kTupleItem:
+        return OpCode::kTupleItem;
+      case SourceKind::kCellContents:
+        return OpCode::kCellContents;
+      case SourceKind::kType:
+        return OpCode::kType;
+      case SourceKind::kFunctionDefaults:
+        return OpCode::kFunctionDefaults;
+      case SourceKind::kFunctionKwDefaults:
+        return OpCode::kFunctionKwDefaults;
+      case SourceKind::kFunctionClosure:
+        return OpCode::kFunctionClosure;
+      case SourceKind::kFunctionCode:
+        return OpCode::kFunctionCode;
+      case SourceKind::kMethodSelf:
+        return OpCode::kMethodSelf;
+      case SourceKind::kMethodFunction:
+        return OpCode::kMethodFunction;
+      case SourceKind::kSequenceItem:
+        return OpCode::kSequenceItem;
+      case SourceKind::kTensorGrad:
+        return OpCode::kTensorGrad;
+      case SourceKind::kTypeAttr:
+        return OpCode::kTypeAttr;
+      case SourceKind::kConst:
+        break;
     }
     FJ_CHECK(false, "source kind {} has no read", static_cast<int>(kind));
     return OpCode::kLocal;
@@ -240,20 +259,33 @@ class GuardCompiler {
   void emit_row(uint32_t i) {
     const Guard& guard = guards_[i];
     emitted_[i] = true;
-    Op op{OpCode::kBound, guard.source.valid() ? guard.source.value : 0, guard.other.valid() ? guard.other.value : 0,
-          i,              guard.object.valid() ? object(guard.object) : nullptr,
+    Op op{OpCode::kBound,
+          guard.source.valid() ? guard.source.value : 0,
+          guard.other.valid() ? guard.other.value : 0,
+          i,
+          guard.object.valid() ? object(guard.object) : nullptr,
           guard.number};
     switch (guard.kind) {
-      case GuardKind::kTypeIs: op.code = OpCode::kTypeIs; break;
+      case GuardKind::kTypeIs:
+        op.code = OpCode::kTypeIs;
+        break;
       case GuardKind::kTypeAttrIs:
-      case GuardKind::kIdIs: op.code = OpCode::kIdIs; break;
-      case GuardKind::kEquals: op.code = OpCode::kEquals; break;
+      case GuardKind::kIdIs:
+        op.code = OpCode::kIdIs;
+        break;
+      case GuardKind::kEquals:
+        op.code = OpCode::kEquals;
+        break;
       case GuardKind::kTensorMatch:
         op.code = OpCode::kTensorMatch;
         op.object = object(program_.capture_.tensor_facts[guard.number].python_type);
         break;
-      case GuardKind::kNotUnbound: op.code = OpCode::kBound; break;
-      case GuardKind::kUnbound: op.code = OpCode::kUnbound; break;
+      case GuardKind::kNotUnbound:
+        op.code = OpCode::kBound;
+        break;
+      case GuardKind::kUnbound:
+        op.code = OpCode::kUnbound;
+        break;
       case GuardKind::kHasNoKey:
         op.code = OpCode::kHasNoKey;
         op.number = static_cast<uint64_t>(PyObject_Hash(op.object));
@@ -262,12 +294,24 @@ class GuardCompiler {
         op.code = OpCode::kDictKeys;
         program_.groups_[group_of_.at(guard.source)].ordered = true;
         break;
-      case GuardKind::kLength: op.code = is_dict(guard.source) ? OpCode::kDictLength : OpCode::kLength; break;
-      case GuardKind::kSetEquals: op.code = OpCode::kSetEquals; break;
-      case GuardKind::kSameObject: op.code = OpCode::kSame; break;
-      case GuardKind::kNotSameObject: op.code = OpCode::kNotSame; break;
-      case GuardKind::kTypeAttrAbsent: op.code = OpCode::kTypeAttrAbsent; break;
-      case GuardKind::kGlobalState: op.code = OpCode::kGlobalState; break;
+      case GuardKind::kLength:
+        op.code = is_dict(guard.source) ? OpCode::kDictLength : OpCode::kLength;
+        break;
+      case GuardKind::kSetEquals:
+        op.code = OpCode::kSetEquals;
+        break;
+      case GuardKind::kSameObject:
+        op.code = OpCode::kSame;
+        break;
+      case GuardKind::kNotSameObject:
+        op.code = OpCode::kNotSame;
+        break;
+      case GuardKind::kTypeAttrAbsent:
+        op.code = OpCode::kTypeAttrAbsent;
+        break;
+      case GuardKind::kGlobalState:
+        op.code = OpCode::kGlobalState;
+        break;
     }
     add(op);
   }

@@ -223,7 +223,8 @@ bool Replay::fill_set(PyObject* set, const Recipe& recipe) {
   return true;
 }
 
-// The instance's own attributes: slots through their descriptors, all else into the instance's dictionary, past any property.
+// The instance's own attributes: slots through their descriptors, all else into the instance's dictionary, past any
+// property.
 bool Replay::fill_attributes(PyObject* obj, const Recipe& recipe, uint32_t first) {
   if (!make_parts(recipe, first, recipe.part_count)) return false;
   for (uint32_t i = first; i + 1 < recipe.part_count; i += 2) {

@@ -1,16 +1,17 @@
-// Replay: rebuilds what a captured segment leaves behind, out of its recipes, the graph's outputs and the objects that the sources
-// give, and applies its effects to the program's own objects.
+// Replay: rebuilds what a captured segment leaves behind, out of its recipes, the graph's outputs and the objects that
+// the sources give, and applies its effects to the program's own objects.
 //
-// A recipe is built at most once in a replay, so equal ids give the identical object. Containers are made empty first and filled
-// when all that was asked for exists, so they may contain themselves. Sources are taken before the graph runs.
+// A recipe is built at most once in a replay, so equal ids give the identical object. Containers are made empty first
+// and filled when all that was asked for exists, so they may contain themselves. Sources are taken before the graph
+// runs.
 #pragma once
 
 #include <vector>
 
 #include "base/py_ref.h"
 #include "graph/capture.h"
-#include "runtime/guards/guard_program.h"
 #include "runtime/cache/const_table.h"
+#include "runtime/guards/guard_program.h"
 
 namespace framejit::runtime {
 

@@ -54,9 +54,8 @@ void raise_internal_error(const std::string& what) {
 
 void report_too_many_entries(CodeCache& cache, Segment& segment, const FrameInputs& inputs) {
   const bytecode::DecodedCode& code = cache.decoded();
-  std::string guard = segment.entries().empty()
-                          ? "none"
-                          : describe_failed_guard(*segment.entries().front(), inputs, &code);
+  std::string guard =
+      segment.entries().empty() ? "none" : describe_failed_guard(*segment.entries().front(), inputs, &code);
   log_warning(fmt::format("{}: {} captures and none fits, so it runs eagerly from now on; guard that fails: {}",
                           describe_place(code, segment.at()), segment.entries().size(), guard));
 }

@@ -7,7 +7,8 @@
 
 namespace framejit::runtime {
 
-// A list of dicts, one per entry, by instruction, then those of other code that ran from captures while the function was called: "graph", "backward" (str or None), "ops", "guards" (list of str), "location", "exit"
+// A list of dicts, one per entry, by instruction, then those of other code that ran from captures while the function
+// was called: "graph", "backward" (str or None), "ops", "guards" (list of str), "location", "exit"
 // ("return" or "break"), "reason", "detail", "stop_location", "hits". Null with a Python error; so all below.
 Ref capture_records(const CodeCache& cache);
 // The newest twin, or the original code where there is none. `cache` may be null.

@@ -1,8 +1,7 @@
 #include "runtime/torch/aten_executable.h"
 
-#include <traceback.h>
-
 #include <c10/util/SmallVector.h>
+#include <traceback.h>
 
 #include "runtime/torch/gil.h"
 #include "runtime/torch/py_tensor.h"

@@ -1,7 +1,7 @@
-// Recording gradients: LibTorch's engine runs over the autograd graph of the fakes, and what it calls is recorded behind
-// the forward graph, then cut off.
-#include <Python.h>
+// Recording gradients: LibTorch's engine runs over the autograd graph of the fakes, and what it calls is recorded
+// behind the forward graph, then cut off.
 #include <ATen/autocast_mode.h>
+#include <Python.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 

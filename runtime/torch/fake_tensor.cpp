@@ -48,9 +48,9 @@ c10::DispatchKeySet backend_keys(c10::Device device) {
 at::Tensor make_fake(const graph::TensorMeta& meta, Recorder* owner, graph::ValueId value, c10::Storage storage,
                      c10::DispatchKeySet extra) {
   c10::Device device = from_device(meta.device);
-  auto impl = c10::make_intrusive<FakeImpl>(std::move(storage),
-                                            backend_keys(device).add(c10::DispatchKey::Fake) | extra,
-                                            c10::scalarTypeToTypeMeta(from_dtype(meta.dtype)), owner, value);
+  auto impl =
+      c10::make_intrusive<FakeImpl>(std::move(storage), backend_keys(device).add(c10::DispatchKey::Fake) | extra,
+                                    c10::scalarTypeToTypeMeta(from_dtype(meta.dtype)), owner, value);
   impl->set_sizes_and_strides(to_array(meta.sizes), to_array(meta.strides), meta.storage_offset);
   if (meta.wrapped_number) impl->set_wrapped_number(true);
   return at::Tensor(std::move(impl));

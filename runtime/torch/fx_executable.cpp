@@ -116,13 +116,12 @@ Ref Exporter::node(const graph::Node& node) {
     if (!number || PyList_Append(results.get(), number.get()) < 0) return {};
   }
   if (!arguments || !keywords || !results) return {};
-  const char* kind = op->returns.empty()              ? "none"
-                     : op->returns.size() > 1         ? "tuple"
+  const char* kind = op->returns.empty()             ? "none"
+                     : op->returns.size() > 1        ? "tuple"
                      : op->returns[0].is_tensor_list ? "list"
-                                                      : "one";
+                                                     : "one";
   const std::string name(op->info->name);
-  return Ref::steal(
-      Py_BuildValue("(sOOOs)", name.c_str(), arguments.get(), keywords.get(), results.get(), kind));
+  return Ref::steal(Py_BuildValue("(sOOOs)", name.c_str(), arguments.get(), keywords.get(), results.get(), kind));
 }
 
 Ref Exporter::build() {
@@ -136,8 +135,8 @@ Ref Exporter::build() {
     bool constant = item.operand_count == 1 && item.arg(0).is(Operand::Kind::kConst) && !op_entry_by_id(item.op);
     Ref made;
     if (constant) {
-      Ref tensor = Ref::steal(
-          wrap_tensor(recording_.recorder.constants().at(item.arg(0).as_const().index()).toTensor()));
+      Ref tensor =
+          Ref::steal(wrap_tensor(recording_.recorder.constants().at(item.arg(0).as_const().index()).toTensor()));
       made = tensor ? Ref::steal(Py_BuildValue("(IO)", item.result().value, tensor.get())) : Ref();
     } else {
       made = node(item);
@@ -149,8 +148,8 @@ Ref Exporter::build() {
     Ref id = number(output.value);
     if (!id || PyList_Append(outputs.get(), id.get()) < 0) return {};
   }
-  return Ref::steal(PyObject_CallMethod(module_.get(), "build", "OOOO", inputs.get(), constants.get(), nodes.get(),
-                                        outputs.get()));
+  return Ref::steal(
+      PyObject_CallMethod(module_.get(), "build", "OOOO", inputs.get(), constants.get(), nodes.get(), outputs.get()));
 }
 
 Ref Exporter::examples() {
@@ -185,7 +184,8 @@ class FxExecutable final : public runtime::Executable {
       result = Ref::steal(PyObject_Call(callable_.get(), args.get(), nullptr));
     }
     if (result && is_tensor_object(result.get())) result = Ref::steal(PyTuple_Pack(1, result.get()));
-    Ref items = Ref::steal(result ? PySequence_Fast(result.get(), "a back end's callable must return a sequence") : nullptr);
+    Ref items =
+        Ref::steal(result ? PySequence_Fast(result.get(), "a back end's callable must return a sequence") : nullptr);
     if (!items) return false;
     return distribute(items.get(), inputs, outputs);
   }
@@ -220,7 +220,8 @@ std::unique_ptr<runtime::Executable> make_fx_executable(const graph::Graph& grap
     return nullptr;
   }
   for (const OutputSpec& output : recording.outputs)
-    if (output.data) return *why_not = "an output is `.data` of a tensor, which a graph for a back end cannot say", nullptr;
+    if (output.data)
+      return *why_not = "an output is `.data` of a tensor, which a graph for a back end cannot say", nullptr;
   Exporter exporter(graph, recording);
   Ref module = exporter.build();
   Ref examples = module ? exporter.examples() : Ref();

@@ -44,8 +44,8 @@ uint64_t global_state() {
   c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   keys.included_ = keys.included_.remove(c10::DispatchKey::Fake);  // ours, while a recording is under way
   const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
-  uint64_t modes = autograd.get_grad_mode() * 1u + autograd.get_inference_mode() * 2u + autograd.get_fw_grad_mode() * 4u +
-                   autograd.get_multithreading_enabled() * 8u;
+  uint64_t modes = autograd.get_grad_mode() * 1u + autograd.get_inference_mode() * 2u +
+                   autograd.get_fw_grad_mode() * 4u + autograd.get_multithreading_enabled() * 8u;
   modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state()) << 4;
   modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::stack_len() & 0xff) << 8;
   modes |= static_cast<uint64_t>(c10::impl::TorchDispatchModeTLS::stack_len() & 0xff) << 16;
@@ -68,7 +68,8 @@ const char* why_not_under_global_state() {
   if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return "a __torch_function__ mode is active";
   if (at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED)
     return "__torch_function__ is disabled";
-  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return "a functorch transform is active";
+  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
+    return "a functorch transform is active";
   if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Fake)) return "a __torch_dispatch__ handler is running";
   if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return "hooks for saved tensors are active";
   return nullptr;

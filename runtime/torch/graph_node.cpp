@@ -84,8 +84,8 @@ class GraphNode final : public Node {
 void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
   const Recording& recording = program_->recording();
   const graph::Graph& graph = *recording.joint;
-  bool hooks = at::SavedTensorDefaultHooks::is_enabled() && torch::autograd::Engine::get_default_engine()
-                                                                .get_default_saved_variable_hooks() != nullptr;
+  bool hooks = at::SavedTensorDefaultHooks::is_enabled() &&
+               torch::autograd::Engine::get_default_engine().get_default_saved_variable_hooks() != nullptr;
   std::vector<bool> input_saved(recording.inputs.size());
   for (ValueId value : program_->saved()) {
     const at::Tensor& tensor = registers[forward.register_of(value)];

@@ -72,7 +72,8 @@ const char* why_not_input(PyObject* real) {
   if (!tensor.defined()) return "an undefined tensor";
   c10::DispatchKeySet keys = tensor.key_set();
   if (keys.has(DispatchKey::Fake)) return "a fake tensor of another capture";
-  if (keys.has_any(c10::DispatchKeySet({DispatchKey::Python, DispatchKey::PythonTLSSnapshot}))) return "a tensor subclass with __torch_dispatch__";
+  if (keys.has_any(c10::DispatchKeySet({DispatchKey::Python, DispatchKey::PythonTLSSnapshot})))
+    return "a tensor subclass with __torch_dispatch__";
   if (keys.has_any(c10::DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
                                         DispatchKey::Functionalize, DispatchKey::FuncTorchVmapMode})))
     return "a tensor inside of a functorch transform";

@@ -31,8 +31,8 @@ at::Tensor MetaCall::meta_tensor(const at::Tensor& tensor) {
   if (!fake) return tensor;  // undefined, a number, or a small constant
   for (const auto& [known, meta] : metas_)
     if (known == fake) return meta;
-  at::Tensor meta = at::empty_strided(tensor.sizes(), tensor.strides(),
-                                      at::TensorOptions().dtype(tensor.dtype()).device(c10::kMeta));
+  at::Tensor meta =
+      at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kMeta));
   if (tensor.storage_offset() != 0) {
     // A Meta kernel checks that views stay inside of the storage.
     int64_t extent = meta_of(*fake).storage_extent();

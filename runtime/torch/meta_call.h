@@ -1,5 +1,5 @@
-// Asks LibTorch's Meta kernel what an operator returns. The slow way (microseconds to a millisecond, where the kernel is
-// written in Python), right for each operator that has one.
+// Asks LibTorch's Meta kernel what an operator returns. The slow way (microseconds to a millisecond, where the kernel
+// is written in Python), right for each operator that has one.
 #pragma once
 
 #include "runtime/torch/recorder.h"

@@ -70,8 +70,9 @@ graph::OpId id_of(const c10::OperatorHandle& handle) {
 }
 
 bool is_special(std::string_view name) {
-  for (std::string_view known : {"aten::lift_fresh", "aten::lift", "aten::detach", "aten::is_same_size", "aten::set_data",
-                                 "aten::record_stream", "aten::resize_", "aten::resize_as_", "aten::set_"})
+  for (std::string_view known :
+       {"aten::lift_fresh", "aten::lift", "aten::detach", "aten::is_same_size", "aten::set_data", "aten::record_stream",
+        "aten::resize_", "aten::resize_as_", "aten::set_"})
     if (name == known) return true;
   return name.rfind("aten::set_.", 0) == 0;
 }
@@ -162,7 +163,8 @@ const OpEntry* op_entry_by_id(graph::OpId op) {
   std::string name(graph::op_name(op));
   size_t dot = name.find('.', name.find("::") == std::string::npos ? 0 : name.find("::"));
   std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  auto handle = c10::Dispatcher::singleton().findSchema({dot == std::string::npos ? name : name.substr(0, dot), overload});
+  auto handle =
+      c10::Dispatcher::singleton().findSchema({dot == std::string::npos ? name : name.substr(0, dot), overload});
   return handle ? &op_entry(*handle) : nullptr;
 }
 

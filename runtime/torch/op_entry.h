@@ -9,8 +9,8 @@
 
 namespace framejit::torchlib {
 
-// By the type in the schema. Only for tensors does it matter whether None is allowed: for some kernels an undefined tensor
-// is not the same.
+// By the type in the schema. Only for tensors does it matter whether None is allowed: for some kernels an undefined
+// tensor is not the same.
 enum class ArgKind : uint8_t {
   kTensor,
   kOptionalTensor,
@@ -40,12 +40,12 @@ struct OpEntry {
   std::vector<ReturnFact> returns;
   std::vector<uint16_t> written_args;
   int16_t device_arg = -1;
-  bool native = false;           // graph/ has a rule that infers its results
-  bool composite = false;        // decomposed by LibTorch into other operators on the CPU and on CUDA
-  bool needs_data = false;       // its results depend on the values of its arguments
-  bool plain_results = false;    // some result is no tensor
-  bool is_view = false;          // some result is a view of an argument
-  bool special = false;          // Recorder::record_special looks at it
+  bool native = false;         // graph/ has a rule that infers its results
+  bool composite = false;      // decomposed by LibTorch into other operators on the CPU and on CUDA
+  bool needs_data = false;     // its results depend on the values of its arguments
+  bool plain_results = false;  // some result is no tensor
+  bool is_view = false;        // some result is a view of an argument
+  bool special = false;        // Recorder::record_special looks at it
 };
 
 // Stays valid for the life of the process. Thread-safe.

@@ -16,9 +16,7 @@ void Scratch::grow(size_t bytes) {
   used_ = 0;
 }
 
-void Scratch::drop_small_chunks() {
-  chunks_.erase(chunks_.begin(), chunks_.end() - 1);
-}
+void Scratch::drop_small_chunks() { chunks_.erase(chunks_.begin(), chunks_.end() - 1); }
 
 namespace {
 

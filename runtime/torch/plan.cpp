@@ -181,8 +181,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
     if (list.optional) {
       c10::List<std::optional<at::Tensor>> items;
       items.reserve(list.regs.size());
-      for (int64_t reg : list.regs)
-        items.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>(registers[reg]));
+      for (int64_t reg : list.regs) items.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>(registers[reg]));
       stack[base + list.arg] = std::move(items);
     } else {
       c10::List<at::Tensor> items;
@@ -216,8 +215,8 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
 
 namespace {
 
-// A stack of its own for each run that is under way on this thread: a kernel holds references into the one it was called
-// with, and may come back here (custom operators).
+// A stack of its own for each run that is under way on this thread: a kernel holds references into the one it was
+// called with, and may come back here (custom operators).
 class StackLease {
  public:
   StackLease() {

@@ -1,7 +1,7 @@
 // A list of operators with everything about them resolved: what runs when a graph is called.
 //
-// Registers are one at::Tensor for each value of the graph. Steps run below autograd, ADInplaceOrView and autocast: what
-// these had to say is in the graph. A register is emptied by its last use.
+// Registers are one at::Tensor for each value of the graph. Steps run below autograd, ADInplaceOrView and autocast:
+// what these had to say is in the graph. A register is emptied by its last use.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,8 @@ enum class PlanKind : uint8_t {
 class Plan {
  public:
   Plan() = default;
-  // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be empty.
+  // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be
+  // empty.
   Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
        const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd);
 
@@ -33,8 +34,8 @@ class Plan {
   uint32_t register_of(graph::ValueId value) const { return canonical_[value.index()]; }
   bool empty() const { return steps_.empty(); }
 
-  // Registers of the graph's inputs are filled in. Throws what an operator throws; then `failed` says where in the user's code
-  // the operator stands.
+  // Registers of the graph's inputs are filled in. Throws what an operator throws; then `failed` says where in the
+  // user's code the operator stands.
   void run(at::Tensor* registers, graph::LocationId* failed = nullptr) const;
 
  private:
@@ -54,9 +55,9 @@ class Plan {
     std::vector<c10::IValue> arguments;  // tensors from registers are left undefined
     std::vector<Source> tensors;
     std::vector<ListSource> lists;
-    std::vector<uint32_t> results;  // registers, kNoRegister: dropped
-    std::vector<uint32_t> dead;     // emptied after the step
-    std::vector<uint32_t> written;  // their versions are bumped
+    std::vector<uint32_t> results;       // registers, kNoRegister: dropped
+    std::vector<uint32_t> dead;          // emptied after the step
+    std::vector<uint32_t> written;       // their versions are bumped
     std::vector<uint32_t> list_lengths;  // of each return, where it is a list
     bool constant = false;               // framejit.constant
     bool clone = false;                  // lift_fresh of a constant that somebody could tell from a new tensor

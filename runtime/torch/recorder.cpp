@@ -60,7 +60,8 @@ at::Tensor Recorder::add_input(const at::Tensor& real) {
   graph::TensorMeta meta = meta_of(*real.unsafeGetTensorImpl());
   c10::Storage& storage = input_storages_[real.storage().unsafeGetStorageImpl()];
   if (!storage) storage = fake_storage(real.device());
-  c10::DispatchKeySet bits = real.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  c10::DispatchKeySet bits =
+      real.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   meta.requires_grad = real.requires_grad();
   ValueId value = graph_->add_input(meta);
   return make_fake(meta, this, value, storage, bits);
@@ -127,8 +128,7 @@ void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base)
     const c10::IValue& value = stack[base + i];
     if (value.isTensor()) {
       operands_.push_back(tensor_operand(op, value.toTensor()));
-    } else if (value.isList() &&
-               (op.args[i] == ArgKind::kTensorList || op.args[i] == ArgKind::kOptionalTensorList)) {
+    } else if (value.isList() && (op.args[i] == ArgKind::kTensorList || op.args[i] == ArgKind::kOptionalTensorList)) {
       operands_.push_back(list_operand(op, value));
     } else {
       Operand operand;
@@ -170,7 +170,8 @@ namespace {
 
 const at::Tensor& argument_tensor(const torch::jit::Stack& stack, size_t base, const ResultMeta& result) {
   const c10::IValue& arg = stack[base + static_cast<size_t>(result.alias_operand)];
-  if (!arg.isTensor()) return arg.toListRef()[static_cast<size_t>(std::max<int16_t>(result.alias_element, 0))].toTensor();
+  if (!arg.isTensor())
+    return arg.toListRef()[static_cast<size_t>(std::max<int16_t>(result.alias_element, 0))].toTensor();
   return arg.toTensor();
 }
 
@@ -188,8 +189,8 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
     if (fake) update_in_place(fake, result.meta, value);
     return source;
   }
-  return make_fake(result.meta, this, value,
-                   fake ? fake->storage() : fake_storage(from_device(result.meta.device)), extra);
+  return make_fake(result.meta, this, value, fake ? fake->storage() : fake_storage(from_device(result.meta.device)),
+                   extra);
 }
 
 void Recorder::push_results(const OpEntry& op, Stack& stack, size_t base, ValueId first) {
@@ -224,9 +225,9 @@ void Recorder::lift(Stack& stack, size_t base) {
   results_.clear();
   ResultMeta& result = results_.add();
   result.meta = meta_of(*real.unsafeGetTensorImpl());
-  static const graph::OpId lift_fresh = op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "")).id;
-  const graph::Node& node =
-      graph_->node(graph_->add_node(lift_fresh, {&operand, 1}, results_, location_));
+  static const graph::OpId lift_fresh =
+      op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "")).id;
+  const graph::Node& node = graph_->node(graph_->add_node(lift_fresh, {&operand, 1}, results_, location_));
   stack.pop_back();
   stack.emplace_back(make_fake(result.meta, this, node.first_result, fake_storage(real.device())));
 }

@@ -1,8 +1,8 @@
 // One recording: operators on fakes become nodes of a graph, their results new fakes.
 //
-// While a recorder is active on a thread, the Fake key is included in the thread's dispatch state, so that operators that
-// make tensors come here too. Below this key LibTorch's own Meta kernels may be asked what an operator returns; they are
-// given meta tensors only, and with the key excluded.
+// While a recorder is active on a thread, the Fake key is included in the thread's dispatch state, so that operators
+// that make tensors come here too. Below this key LibTorch's own Meta kernels may be asked what an operator returns;
+// they are given meta tensors only, and with the key excluded.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -53,8 +53,7 @@ const InputFake* input_of(const Recording& recording, const c10::TensorImpl* imp
 
 const char* why_not_inputs(const Recording& recording) {
   for (const InputFake& input : recording.inputs) {
-    if (input.fake.requires_grad() != input.requires_grad)
-      return "requires_grad of a tensor from outside is changed";
+    if (input.fake.requires_grad() != input.requires_grad) return "requires_grad of a tensor from outside is changed";
     if (input.fake.grad_fn().get() != input.grad_fn)
       return "a tensor from outside that takes part in differentiation is changed in place";
   }
@@ -66,7 +65,8 @@ bool has_inner_leaf(const Recording& recording) {
   std::unordered_set<const torch::autograd::Node*> seen;
   for (const InputFake& input : recording.inputs)
     if (input.requires_grad)
-      if (auto edge = torch::autograd::impl::gradient_edge(input.fake); edge.is_valid()) seen.insert(edge.function.get());
+      if (auto edge = torch::autograd::impl::gradient_edge(input.fake); edge.is_valid())
+        seen.insert(edge.function.get());
   std::vector<torch::autograd::Node*> pending;
   for (const at::Tensor& root : recording.root_fakes)
     pending.push_back(torch::autograd::impl::gradient_edge(root).function.get());
@@ -118,7 +118,8 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     // The base of a view holds the tensor that the view was made of.
     at::Tensor root_fake = views ? at::Tensor(output._base()) : output;
     FakeImpl* root_impl = fake_impl(root_fake);
-    if (!root_impl || !root_fake.requires_grad()) return refuse("an output is a differentiable view of a tensor that is not");
+    if (!root_impl || !root_fake.requires_grad())
+      return refuse("an output is a differentiable view of a tensor that is not");
     recording.roots.push_back(root);
     recording.root_fakes.push_back(root_fake);
   }

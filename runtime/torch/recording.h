@@ -1,5 +1,5 @@
-// What a finished recording leaves for the executable: which of the graph's values are the outputs and how they are made
-// into tensors of the program, and the fakes, whose autograd graph is asked for gradients.
+// What a finished recording leaves for the executable: which of the graph's values are the outputs and how they are
+// made into tensors of the program, and the fakes, whose autograd graph is asked for gradients.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ struct OutputSpec {
 // The graph that computes gradients. Its inputs are the saved values of the forward graph, then the tangents.
 struct BackwardGraph {
   graph::Graph graph{"backward"};
-  std::vector<graph::ValueId> saved;     // values of the forward graph
-  std::vector<uint32_t> tangents;        // index of the root that each further input is the gradient of
+  std::vector<graph::ValueId> saved;      // values of the forward graph
+  std::vector<uint32_t> tangents;         // index of the root that each further input is the gradient of
   std::vector<graph::ValueId> gradients;  // of each differentiable input; invalid: none
 };
 
@@ -39,7 +39,9 @@ struct BackwardGraph {
 struct TangentMeta {
   bool defined = false;
   graph::TensorMeta meta;
-  friend bool operator==(const TangentMeta& a, const TangentMeta& b) { return a.defined == b.defined && a.meta == b.meta; }
+  friend bool operator==(const TangentMeta& a, const TangentMeta& b) {
+    return a.defined == b.defined && a.meta == b.meta;
+  }
 };
 
 struct Recording {
@@ -49,8 +51,8 @@ struct Recording {
   SavedGlobalState state;
   std::vector<InputFake> inputs;
   std::vector<OutputSpec> outputs;
-  // Fresh tensors whose history is the graph as a whole: outputs, or what outputs are views of. The fakes are kept, with
-  // their autograd graph.
+  // Fresh tensors whose history is the graph as a whole: outputs, or what outputs are views of. The fakes are kept,
+  // with their autograd graph.
   std::vector<graph::ValueId> roots;
   std::vector<at::Tensor> root_fakes;
   std::vector<uint32_t> differentiable_inputs;
@@ -68,8 +70,8 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
 // Tangents that are laid out as the roots are.
 std::vector<TangentMeta> usual_tangents(const Recording& recording);
 
-// The node that computes `value` from another tensor by a view, or null: `value` is fresh. An operator that changes sizes
-// in place counts when `through_in_place`.
+// The node that computes `value` from another tensor by a view, or null: `value` is fresh. An operator that changes
+// sizes in place counts when `through_in_place`.
 const graph::Node* view_step(const graph::Graph& graph, graph::ValueId value, graph::ValueId* base);
 
 }  // namespace framejit::torchlib

@@ -107,9 +107,8 @@ std::string TrainingProgram::why_not_recompute() const {
 }
 
 variable_list TrainingProgram::recompute(const std::vector<at::Tensor>& inputs, const variable_list& gradients) {
-  TORCH_CHECK(why_not_recompute_.empty(),
-              "framejit: a captured graph cannot be differentiated twice if ", why_not_recompute_,
-              "; run it under framejit.enable_to_static_guard(False)");
+  TORCH_CHECK(why_not_recompute_.empty(), "framejit: a captured graph cannot be differentiated twice if ",
+              why_not_recompute_, "; run it under framejit.enable_to_static_guard(False)");
   const graph::Graph& graph = *recording_->joint;
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -34,7 +34,8 @@ class TrainingProgram {
   // Records it if there is none yet. Thread-safe.
   const BackwardPlan& plan_for(const std::vector<at::Tensor>& gradients);
 
-  // Runs the forward again with autograd, on the same inputs, and differentiates through that: for gradients of gradients.
+  // Runs the forward again with autograd, on the same inputs, and differentiates through that: for gradients of
+  // gradients.
   torch::autograd::variable_list recompute(const std::vector<at::Tensor>& inputs,
                                            const torch::autograd::variable_list& gradients);
 

@@ -41,8 +41,13 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
     view_step(graph, result, &node_base);
     if (!known) {
       const OpEntry* op = op_entry_by_id(node->op);
-      Step step{op, {}, 0, node_base.value, i + 1 == chain.size(),
-                recording.recorder.grad_mode_of(result, recording.state.grad_mode()), {}};
+      Step step{op,
+                {},
+                0,
+                node_base.value,
+                i + 1 == chain.size(),
+                recording.recorder.grad_mode_of(result, recording.state.grad_mode()),
+                {}};
       for (size_t a = 0; a < node->operand_count; ++a) {
         const graph::Operand& operand = node->arg(a);
         if (operand.is_value()) {

@@ -1,5 +1,5 @@
-// Outputs that are views are made by LibTorch's own view operators, with autograd in force, on the real base: so `_base`,
-// version counters, grad_fn and the rules for in-place writes are eager's.
+// Outputs that are views are made by LibTorch's own view operators, with autograd in force, on the real base: so
+// `_base`, version counters, grad_fn and the rules for in-place writes are eager's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +30,7 @@ class ViewReplay {
     const OpEntry* op;
     std::vector<c10::IValue> arguments;
     uint16_t base_arg;
-    uint32_t base;      // a value
+    uint32_t base;  // a value
     bool base_is_root;
     bool grad_mode;
     std::vector<uint32_t> results;  // values
