@@ -125,11 +125,11 @@ void handle_JumpIfNotExcMatch(Simulator& sim, SimFrame& frame, const Instruction
 
 void handle_PopExcept(Simulator&, SimFrame& frame, const Instruction&) {
   if (!frame.blocks.empty() && frame.blocks.back().is_handler) {
-    SimBlock block = frame.blocks.back();
     frame.blocks.pop_back();
-    // [previous traceback, value, type]
-    frame.handled = frame.stack[block.level + 1];
-    frame.stack.resize(block.level);
+    // [previous traceback, value, type]; a value that is being returned may lie below.
+    frame.pop();
+    frame.handled = frame.pop();
+    frame.pop();
     return;
   }
   frame.handled = frame.pop();

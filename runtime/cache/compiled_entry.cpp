@@ -6,8 +6,6 @@
 namespace framejit::runtime {
 
 using graph::GuardKind;
-using graph::RecipeKind;
-using graph::SourceKind;
 
 namespace {
 
