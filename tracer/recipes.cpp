@@ -31,10 +31,10 @@ PyObject* builtin(const char* name) {
   return PyDict_GetItemString(PyModule_GetDict(PyDict_GetItemString(builtins, "builtins")), name);
 }
 
-// Code that looks at its own frame sees every local.
+// Code that looks at its own frame sees every local; super() without arguments looks at the first.
 bool looks_at_frame(const bytecode::DecodedCode& code) {
-  static const char* const kNames[] = {"locals", "vars",       "eval",      "exec",
-                                       "dir",    "breakpoint", "_getframe", "currentframe"};
+  static const char* const kNames[] = {"locals",     "vars",      "eval",         "exec", "dir",
+                                       "breakpoint", "_getframe", "currentframe", "super"};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.names.get()); ++i)
     for (const char* name : kNames)
       if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code.names.get(), i), name) == 0) return true;

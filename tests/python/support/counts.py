@@ -7,14 +7,18 @@ expected count is an exact int, `at_least(n)`, `at_most(n)`, or None for "not as
 from __future__ import annotations
 
 import os
+import sys
 
 import framejit
 
 from .skip_list import parse, reason_for
 
-_LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counts_left_open.txt")
-with open(_LIST) as _file:
-    COUNTS_LEFT_OPEN = parse(_file.read(), _LIST)
+COUNTS_LEFT_OPEN = {}
+for _version in ("", "_py{}{}".format(*sys.version_info[:2])):
+    _list = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"counts_left_open{_version}.txt")
+    if os.path.exists(_list):
+        with open(_list) as _file:
+            COUNTS_LEFT_OPEN.update(parse(_file.read(), _list))
 
 TOTALS = ("captures", "graphs", "ops", "breaks", "fallbacks", "hits", "misses")
 
