@@ -150,13 +150,12 @@ ValueId Recorder::add_node(const OpEntry& op) {
   return node.first_result;
 }
 
-bool Recorder::infer(const OpEntry& op) {
+graph::InferStatus Recorder::infer(const OpEntry& op) {
   graph::InferEnvironment environment;
   environment.default_dtype = to_dtype(c10::typeMetaToScalarType(c10::get_default_dtype()));
   environment.deterministic = at::globalContext().deterministicAlgorithms();
   result_keys_.clear();
-  return graph::infer_meta(op.id, operands_, graph::MetaLookup(graph_, &meta_in_graph), results_, environment) ==
-         graph::InferStatus::kOk;
+  return graph::infer_meta(op.id, operands_, graph::MetaLookup(graph_, &meta_in_graph), results_, environment);
 }
 
 void Recorder::update_in_place(FakeImpl* fake, const graph::TensorMeta& meta, ValueId value) {
@@ -285,7 +284,11 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
       stop_trace(op.plain_results ? "DataDependentValue" : "DataDependentShape", op.info->name);
   }
   read_operands(op, stack, base);
-  if (!op.native || op.plain_results || !infer(op)) return record_through_meta(op, stack, base);
+  if (!op.native || op.plain_results) return record_through_meta(op, stack, base);
+  const graph::InferStatus status = infer(op);
+  if (status != graph::InferStatus::kOk) record_through_meta(op, stack, base);  // raises as the operator does
+  if (status == graph::InferStatus::kError) stop_trace("OperatorFailed", op.info->name + " refuses its arguments");
+  if (status != graph::InferStatus::kOk) return;
   push_results(op, stack, base, add_node(op));
 }
 

@@ -77,7 +77,7 @@ class Recorder {
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
   void lift(Stack& stack, size_t base);
   void decompose(const OpEntry& op, Stack& stack);
-  bool infer(const OpEntry& op);
+  graph::InferStatus infer(const OpEntry& op);
   graph::ValueId add_node(const OpEntry& op);
   void push_results(const OpEntry& op, Stack& stack, size_t base, graph::ValueId first);
   at::Tensor result_tensor(const OpEntry& op, const Stack& stack, size_t base, size_t index, graph::ValueId value);
