@@ -97,7 +97,10 @@ def show(rows, mode):
             line.append(ours["capture_ms"].text())
             line.append(ours["reported_ms"].text())
             line.append(f"{ours['graphs']} / {ours['breaks']} / {ours['ops']}")
-            line += [f"{row['capture_ms'].median / max(ours['capture_ms'].median, ours['reported_ms'].median):.0f} x" for row in peers]
+            line += [
+                f"{row['capture_ms'].median / max(ours['capture_ms'].median, ours['reported_ms'].median):.0f} x"
+                for row in peers
+            ]
         lines.append(line)
     peers = list(dict.fromkeys(row["contestant"] for row in of_mode if row["contestant"] != "framejit"))
     columns = ["model", "eager call"] + peers

@@ -359,8 +359,8 @@ SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {
 }
 
 SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }
-// Programs that ask leave out what cannot be captured. torch's own code leaves out what eager does (hooks that are always
-// called), so it is told no.
+// Programs that ask leave out what cannot be captured. torch's own code leaves out what eager does (hooks that are
+// always called), so it is told no.
 SymValue call_is_compiling(Simulator& sim, PyObject*, CallArgs) {
   PyObject* name = PyDict_GetItemString(sim.frames().back()->globals.get(), "__name__");
   const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : "";
