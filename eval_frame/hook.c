@@ -5,14 +5,14 @@
 _Thread_local FjThread fj_thread;
 
 // Guarded by the GIL.
-static FramejitFrameHandler handler;
-static void* handler_ctx;
+static FramejitHookHandler handler;
 static int threads_inside;
 static PyInterpreterState* owner;
 
-void framejit_hook_set_handler(FramejitFrameHandler new_handler, void* ctx) {
+FramejitHookHandler framejit_hook_set_handler(FramejitHookHandler new_handler) {
+  const FramejitHookHandler old = handler;
   handler = new_handler;
-  handler_ctx = ctx;
+  return old;
 }
 
 int framejit_hook_enter(PyThreadState* tstate) {
@@ -45,9 +45,9 @@ int framejit_hook_pause(void) {
 void framejit_hook_resume(int token) { fj_thread.active = token; }
 
 int fj_hook_dispatch(FramejitFrameView* view, PyObject** result) {
-  if (handler == NULL) return 0;
+  if (handler.handle == NULL) return 0;
   const int token = framejit_hook_pause();
-  const int answer = handler(view, result, handler_ctx);
+  const int answer = handler.handle(view, result, handler.ctx);
   framejit_hook_resume(token);
   return answer;
 }

@@ -19,8 +19,13 @@ extern "C" {
 // replacement code that wants it on calls framejit_hook_enter again.
 typedef int (*FramejitFrameHandler)(FramejitFrameView* view, PyObject** result, void* ctx);
 
-// One handler per process. It may be replaced only while no thread is inside.
-void framejit_hook_set_handler(FramejitFrameHandler handler, void* ctx);
+typedef struct {
+  FramejitFrameHandler handle;
+  void* ctx;
+} FramejitHookHandler;
+
+// One handler per process; returns the one that was there, for who borrows the hook. Only while no thread is inside.
+FramejitHookHandler framejit_hook_set_handler(FramejitHookHandler handler);
 
 // Turns the hook on for this thread; nests. Give leave what enter returned, in reverse order, also when an exception
 // passes.

@@ -135,6 +135,6 @@ int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
 
 }  // namespace
 
-void install_frame_handler() { framejit_hook_set_handler(&handle_frame, nullptr); }
+void install_frame_handler() { framejit_hook_set_handler({&handle_frame, nullptr}); }
 
 }  // namespace framejit::runtime

@@ -27,10 +27,13 @@ int replace_frame(FrameView* view, PyObject** result, void*) {
 }
 
 PyObject* hook_set_replacements(PyObject*, PyObject* mapping) {
+  // The handler that was there, which None puts back.
+  static FramejitHookHandler before{};
   PyObject* old = replacements;
   replacements = mapping == Py_None ? nullptr : Ref::borrow(mapping).release();
+  if (old == nullptr && replacements != nullptr) before = framejit_hook_set_handler({replace_frame, nullptr});
+  if (old != nullptr && replacements == nullptr) framejit_hook_set_handler(before);
   Py_XDECREF(old);
-  framejit_hook_set_handler(replacements != nullptr ? replace_frame : nullptr, nullptr);
   Py_RETURN_NONE;
 }
 
