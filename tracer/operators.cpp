@@ -39,6 +39,15 @@ const char* const kCompare[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__"
 const char* const kCompareReflected[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
 const char* const kUnary[] = {"__pos__", "__neg__", nullptr, "__invert__"};
 
+// Operators that move the elements of their operands and call nothing of them.
+bool moves_elements_only(BinaryKind kind, PyObject* left, PyObject* right) {
+  const auto is_sequence = [](PyObject* obj) { return PyTuple_CheckExact(obj) || PyList_CheckExact(obj); };
+  if (kind == BinaryKind::kAdd) return is_sequence(left) && is_sequence(right);
+  if (kind == BinaryKind::kMultiply)
+    return (is_sequence(left) && PyLong_CheckExact(right)) || (PyLong_CheckExact(left) && is_sequence(right));
+  return false;
+}
+
 bool implemented(const std::optional<SymValue>& result) { return result && result->get() != Py_NotImplemented; }
 
 }  // namespace
@@ -66,8 +75,7 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
     stop(StopReason::kUnsupportedValue,
          fmt::format("{} of '{}' and '{}'", row.method, Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
   }
-  CallArgs args{{left, right}, {}};
-  require_plain(args, nullptr);
+  if (!moves_elements_only(kind, left.get(), right.get())) require_plain(CallArgs{{left, right}, {}}, nullptr);
   mark_location();
   return from_real(check((in_place ? row.in_place : row.function)(left.get(), right.get())));
 }

@@ -124,6 +124,19 @@ def test_tuple_operations():
     check(f, graphs=0)  # no operator
 
 
+def test_sequences_of_objects_with_special_methods_are_joined_and_repeated():
+    def f(x):
+        layer = torch.nn.ReLU()
+        listed = [layer]
+        listed += [x]
+        listed *= 2
+        results = (layer(x),)
+        results += (layer,)
+        return results * 2, (layer,) + results, listed, 0 * [layer], [layer] + listed
+
+    check(f)
+
+
 def test_deque_counter_and_default_dict():
     def f(x):
         queue = collections.deque([1, 2], maxlen=3)
