@@ -21,7 +21,7 @@ struct TensorFacts {
   TensorMeta meta;
   uint64_t key_set = 0;
   ConstId python_type;
-  bool is_leaf_with_grad_fn_free = true;
+  bool is_leaf = true;
 };
 
 // Where a frame stands when the segment ends.

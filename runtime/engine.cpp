@@ -15,7 +15,7 @@ Engine& engine() {
 
 void Engine::start(TensorRuntime* tensors) {
   tensors_ = tensors;
-  tensor_guards_ = {tensors->matcher(), tensors->global_state_reader()};
+  tensor_guards_ = tensors->guards();
 }
 
 CodeInfoPtr Engine::code_info(PyObject* code) {

@@ -6,6 +6,7 @@
 
 #include "base/py_ref.h"
 #include "graph/capture.h"
+#include "runtime/guards/tensor_guards.h"
 #include "tracer/tensor_host.h"
 
 namespace framejit::runtime {
@@ -38,9 +39,7 @@ class TensorRuntime : public TensorHost {
   virtual std::unique_ptr<Executable> compile(const graph::Capture& capture, PyObject* backend,
                                               std::string* why_not) = 0;
 
-  // For the guard program. They set no Python error and run no Python.
-  virtual bool (*matcher())(PyObject* tensor, const graph::TensorFacts& facts) = 0;
-  virtual uint64_t (*global_state_reader())() = 0;
+  virtual TensorGuards guards() = 0;
 };
 
 }  // namespace framejit::runtime

@@ -573,7 +573,10 @@ bool Simulator::has_hooks(PyObject* module) {
                                         "_global_forward_pre_hooks"};
   auto filled = [&](PyObject* dict, graph::SourceId source) {
     if (!dict || !PyDict_Check(dict)) return true;
-    if (source.valid()) world_.guard(GuardKind::kLength, source, nullptr, PyDict_GET_SIZE(dict));
+    if (source.valid()) {
+      world_.guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(Py_TYPE(dict)));
+      world_.guard(GuardKind::kLength, source, nullptr, PyDict_GET_SIZE(dict));
+    }
     return PyDict_GET_SIZE(dict) != 0;
   };
   PyObject** slot = _PyObject_GetDictPtr(module);

@@ -5,6 +5,7 @@
 #include "base/py_ref.h"
 #include "graph/print.h"
 #include "graph/verify.h"
+#include "runtime/torch/py_tensor.h"
 #include "runtime/torch/torch_host.h"
 
 namespace framejit {
@@ -172,7 +173,10 @@ PyObject* matches(PyObject*, PyObject* args) {
   PyObject *tensor, *like;
   if (!PyArg_ParseTuple(args, "OO", &tensor, &like)) return nullptr;
   runtime::TensorRuntime* host = torchlib::torch_runtime();
-  return host ? PyBool_FromLong(torchlib::tensor_matches(tensor, host->facts(like))) : nullptr;
+  if (!host) return nullptr;
+  std::vector<uint64_t> words;
+  torchlib::pack_tensor_facts(host->facts(like), words);
+  return PyBool_FromLong(torchlib::is_tensor_object(tensor) && torchlib::tensor_matches(tensor, words.data()));
 }
 
 // guard_cost(tensor, n) -> (seconds for n tensor guards, seconds for n reads of the global state)
@@ -180,10 +184,11 @@ PyObject* guard_cost(PyObject*, PyObject* args) {
   PyObject* tensor;
   int count;
   if (!PyArg_ParseTuple(args, "Oi", &tensor, &count)) return nullptr;
-  graph::TensorFacts facts = torchlib::torch_runtime()->facts(tensor);
+  std::vector<uint64_t> words;
+  torchlib::pack_tensor_facts(torchlib::torch_runtime()->facts(tensor), words);
   auto start = std::chrono::steady_clock::now();
   int hits = 0;
-  for (int i = 0; i < count; ++i) hits += torchlib::tensor_matches(tensor, facts);
+  for (int i = 0; i < count; ++i) hits += torchlib::tensor_matches(tensor, words.data());
   double guards = seconds_since(start);
   start = std::chrono::steady_clock::now();
   uint64_t word = 0;

@@ -10,7 +10,7 @@ using graph::GuardKind;
 namespace {
 
 constexpr const char* kCapsuleName = "framejit.entry";
-constexpr size_t kInputsOnStack = 64;
+constexpr size_t kInputsOnStack = 256;
 
 bool leaves_no_trace(const graph::Capture& capture) {
   return capture.graph.live_node_count() == 0 && capture.effects.empty() && capture.frames.size() <= 1;

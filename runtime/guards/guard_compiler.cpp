@@ -53,7 +53,7 @@ class GuardCompiler {
     owner_.assign(count, SourceId());
     emitted_.assign(guards_.size(), false);
     program_.registers_.assign(std::max<size_t>(count, 1), nullptr);  // one that every operation may name
-    for (const Guard& guard : guards_) learn_guard(guard);
+    for (uint32_t i = 0; i < guards_.size(); ++i) learn_guard(i);
     const graph::Capture& capture = program_.capture_;
     for (SourceId source : capture.input_sources) require(source);
     for (size_t i = 0; i < capture.recipes.size(); ++i) {
@@ -76,7 +76,8 @@ class GuardCompiler {
       needed_[source.index()] = true;
   }
 
-  void learn_guard(const Guard& guard) {
+  void learn_guard(uint32_t i) {
+    const Guard& guard = guards_[i];
     if (guard.source.valid()) {
       need(guard.source);
       if (guard.kind != GuardKind::kUnbound) guarded_[guard.source.index()] = true;
@@ -85,7 +86,9 @@ class GuardCompiler {
     if (guard.kind != GuardKind::kTypeIs) return;
     // `obj.__class__ = T` works on instances of heap types only.
     auto* type = reinterpret_cast<PyTypeObject*>(object(guard.object));
-    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) static_type_[guard.source.index()] = type;
+    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) return;
+    static_type_[guard.source.index()] = type;
+    type_guard_[guard.source] = i;
   }
 
   bool is_constant(SourceId id) const { return sources_.at(id).kind == SourceKind::kConst; }
@@ -109,8 +112,10 @@ class GuardCompiler {
     PyTypeObject* type = static_type_[guard.source.index()];
     switch (guard.kind) {
       case GuardKind::kHasNoKey:
-      case GuardKind::kDictKeys:
         return guard.source;
+      case GuardKind::kDictKeys:
+        // A subclass may change the order of its keys, and no version tells of it.
+        return type && type != &PyDict_Type ? SourceId() : guard.source;
       case GuardKind::kTypeAttrAbsent:
         return is_constant(guard.source) ? guard.source : SourceId();
       case GuardKind::kIdIs:
@@ -228,8 +233,15 @@ class GuardCompiler {
     program_.groups_.emplace_back();
     const bool of_type = is_constant(owner) && PyType_Check(program_.registers_[owner.index()]);
     PyObject* type = of_type ? program_.registers_[owner.index()] : nullptr;
+    const bool of_instance = was_just_read(owner, OpCode::kInstanceDict);
+    if (of_instance) {
+      program_.groups_[group].instance = program_.ops_.back().other;
+      program_.ops_.pop_back();
+      program_.dict_slots_.pop_back();
+    }
     const uint32_t start = next();
-    add({of_type ? OpCode::kTypeGroup : OpCode::kDictGroup, owner.value, 0, guard, type, group});
+    const OpCode open = of_type ? OpCode::kTypeGroup : of_instance ? OpCode::kInstanceGroup : OpCode::kDictGroup;
+    add({open, owner.value, 0, guard, type, group});
     for (SourceId member : group_sources_[owner])
       if (!read_[member.index()]) {
         read_[member.index()] = true;
@@ -238,6 +250,10 @@ class GuardCompiler {
     for (uint32_t i : group_guards_[owner]) emit_row(i);
     add({of_type ? OpCode::kTypeArm : OpCode::kDictArm, owner.value, 0, guard, type, group});
     program_.ops_[start].other = next();
+  }
+
+  bool was_just_read(SourceId source, OpCode code) const {
+    return !program_.ops_.empty() && program_.ops_.back().code == code && program_.ops_.back().reg == source.value;
   }
 
   uint32_t guard_that_needs(SourceId source, uint32_t otherwise) const {
@@ -265,55 +281,66 @@ class GuardCompiler {
           i,
           guard.object.valid() ? object(guard.object) : nullptr,
           guard.number};
-    switch (guard.kind) {
-      case GuardKind::kTypeIs:
-        op.code = OpCode::kTypeIs;
-        break;
-      case GuardKind::kTypeAttrIs:
-      case GuardKind::kIdIs:
-        op.code = OpCode::kIdIs;
-        break;
-      case GuardKind::kEquals:
-        op.code = OpCode::kEquals;
-        break;
-      case GuardKind::kTensorMatch:
-        op.code = OpCode::kTensorMatch;
-        op.object = object(program_.capture_.tensor_facts[guard.number].python_type);
-        break;
-      case GuardKind::kNotUnbound:
-        op.code = OpCode::kBound;
-        break;
-      case GuardKind::kUnbound:
-        op.code = OpCode::kUnbound;
-        break;
-      case GuardKind::kHasNoKey:
-        op.code = OpCode::kHasNoKey;
-        op.number = static_cast<uint64_t>(PyObject_Hash(op.object));
-        break;
-      case GuardKind::kDictKeys:
-        op.code = OpCode::kDictKeys;
-        program_.groups_[group_of_.at(guard.source)].ordered = true;
-        break;
-      case GuardKind::kLength:
-        op.code = is_dict(guard.source) ? OpCode::kDictLength : OpCode::kLength;
-        break;
-      case GuardKind::kSetEquals:
-        op.code = OpCode::kSetEquals;
-        break;
-      case GuardKind::kSameObject:
-        op.code = OpCode::kSame;
-        break;
-      case GuardKind::kNotSameObject:
-        op.code = OpCode::kNotSame;
-        break;
-      case GuardKind::kTypeAttrAbsent:
-        op.code = OpCode::kTypeAttrAbsent;
-        break;
-      case GuardKind::kGlobalState:
-        op.code = OpCode::kGlobalState;
-        break;
+    op.code = guard_code(guard.kind);
+    if (guard.kind == GuardKind::kTensorMatch) {
+      const graph::TensorFacts& facts = program_.capture_.tensor_facts[guard.number];
+      op.object = object(facts.python_type);
+      op.number = program_.tensor_words_.size();
+      program_.tensors_.pack(facts, program_.tensor_words_);
+    } else if (guard.kind == GuardKind::kHasNoKey) {
+      op.number = static_cast<uint64_t>(PyObject_Hash(op.object));
+    } else if (guard.kind == GuardKind::kDictKeys && owner_of_guard(guard).valid()) {
+      program_.groups_[group_of_.at(guard.source)].ordered = true;
+    } else if (guard.kind == GuardKind::kLength && is_dict(guard.source)) {
+      // What reads the field of a dictionary comes after what has seen one.
+      if (auto type = type_guard_.find(guard.source); type != type_guard_.end()) emit_guard(type->second);
+      return add_dict_length(op);
     }
     add(op);
+  }
+
+  static OpCode guard_code(GuardKind kind) {
+    switch (kind) {
+      case GuardKind::kTypeIs:
+        return OpCode::kTypeIs;
+      case GuardKind::kTypeAttrIs:
+      case GuardKind::kIdIs:
+        return OpCode::kIdIs;
+      case GuardKind::kEquals:
+        return OpCode::kEquals;
+      case GuardKind::kTensorMatch:
+        return OpCode::kTensorMatch;
+      case GuardKind::kNotUnbound:
+        return OpCode::kBound;
+      case GuardKind::kUnbound:
+        return OpCode::kUnbound;
+      case GuardKind::kHasNoKey:
+        return OpCode::kHasNoKey;
+      case GuardKind::kDictKeys:
+        return OpCode::kDictKeys;
+      case GuardKind::kLength:
+        return OpCode::kLength;
+      case GuardKind::kSetEquals:
+        return OpCode::kSetEquals;
+      case GuardKind::kSameObject:
+        return OpCode::kSame;
+      case GuardKind::kNotSameObject:
+        return OpCode::kNotSame;
+      case GuardKind::kTypeAttrAbsent:
+        return OpCode::kTypeAttrAbsent;
+      case GuardKind::kGlobalState:
+        return OpCode::kGlobalState;
+    }
+    FJ_CHECK(false, "guard kind {} has no instruction", static_cast<int>(kind));
+    return OpCode::kBound;
+  }
+
+  // Joins the run of lengths that the program ends with, if it does. A group never ends with one.
+  void add_dict_length(const Op& op) {
+    const bool joins = !program_.ops_.empty() && program_.ops_.back().code == OpCode::kDictLengths;
+    if (!joins) add({OpCode::kDictLengths, op.reg, 0, op.guard, nullptr, program_.dict_lengths_.size()});
+    ++program_.ops_.back().other;
+    program_.dict_lengths_.push_back({op.reg, op.guard, static_cast<Py_ssize_t>(op.number)});
   }
 
   bool is_dict(SourceId source) const {
@@ -331,7 +358,7 @@ class GuardCompiler {
   std::vector<SourceId> required_;
   std::unordered_map<SourceId, std::vector<SourceId>> group_sources_;
   std::unordered_map<SourceId, std::vector<uint32_t>> group_guards_;
-  std::unordered_map<SourceId, uint32_t> group_of_;
+  std::unordered_map<SourceId, uint32_t> group_of_, type_guard_;
 };
 
 GuardProgram::GuardProgram(const graph::Capture& capture, const ConstTable& pool, const TensorGuards& tensors)

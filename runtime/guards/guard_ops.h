@@ -27,6 +27,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kTensorGrad,
   // Groups: `other` is the op after the group's arm op.
   kDictGroup,
+  kInstanceGroup,  // reads an instance's dictionary, and opens its group
   kDictArm,
   kTypeGroup,
   kTypeArm,
@@ -39,7 +40,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kUnbound,
   kHasNoKey,
   kDictKeys,
-  kDictLength,
+  kDictLengths,
   kLength,
   kSetEquals,
   kSame,

@@ -40,13 +40,20 @@ bool keys_equal(PyObject* dict, PyObject* keys) {
     return true;
   }
   // A subclass may keep an order of its own, as OrderedDict does.
-  Ref found = Ref::steal(PySequence_Tuple(dict));
-  if (!found) PyErr_Clear();
-  return found && same_plain_data(found.get(), keys);
-}
-
-bool dict_length_is(PyObject* obj, uint64_t expected) {
-  return obj && PyDict_Check(obj) && PyDict_GET_SIZE(obj) == static_cast<Py_ssize_t>(expected);
+  Ref iterator = Ref::steal(PyObject_GetIter(dict));
+  Py_ssize_t i = 0;
+  bool equal = static_cast<bool>(iterator);
+  while (equal) {
+    Ref key = Ref::steal(PyIter_Next(iterator.get()));
+    if (!key) break;
+    equal = i < PyTuple_GET_SIZE(keys) && same_plain_data(key.get(), PyTuple_GET_ITEM(keys, i));
+    ++i;
+  }
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  return equal && i == PyTuple_GET_SIZE(keys);
 }
 
 bool length_is(PyObject* obj, uint64_t expected) {
@@ -89,9 +96,13 @@ GuardAnswer GuardProgram::check(const FrameInputs& inputs, OwnedValues& owned) {
   return hit ? GuardAnswer::kHit : GuardAnswer::kMiss;
 }
 
-PyObject* GuardProgram::instance_dict(PyObject* instance, DictSlot& cache) {
+inline PyObject* GuardProgram::instance_dict(PyObject* instance, DictSlot& cache) {
   if (!instance) return nullptr;
   if (instance == cache.instance && Py_TYPE(instance) == cache.type && *cache.slot == cache.dict) return cache.dict;
+  return find_instance_dict(instance, cache);
+}
+
+PyObject* GuardProgram::find_instance_dict(PyObject* instance, DictSlot& cache) {
   // Gives the slot only once the instance has a real dictionary, which then stays where it is.
   PyObject** slot = _PyObject_GetDictPtr(instance);
   cache.instance = nullptr;
@@ -184,6 +195,16 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
   }
 }
 
+// The compiler has seen that they are dictionaries.
+inline const GuardProgram::DictLength* GuardProgram::wrong_length(const Op& op) const {
+  const DictLength* const end = dict_lengths_.data() + op.number + op.other;
+  for (const DictLength* row = end - op.other; row != end; ++row) {
+    PyObject* dict = registers_[row->reg];
+    if (!dict || PyDict_GET_SIZE(dict) != row->length) return row;
+  }
+  return nullptr;
+}
+
 bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
   PyObject** r = registers_.data();
   const Op* const begin = ops_.data();
@@ -227,6 +248,12 @@ bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
       case OpCode::kDictGroup:
         if (groups_[op->number].holds_dict(r[op->reg])) op = begin + op->other - 1;
         break;
+      case OpCode::kInstanceGroup: {
+        Group& group = groups_[op->number];
+        r[op->reg] = instance_dict(r[group.instance], group.slot);
+        if (group.holds_dict(r[op->reg])) op = begin + op->other - 1;
+        break;
+      }
       case OpCode::kTypeGroup:
         if (groups_[op->number].holds_type(op->object)) op = begin + op->other - 1;
         break;
@@ -238,7 +265,7 @@ bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
         break;
       case OpCode::kTensorMatch:
         holds = r[op->reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op->reg])) == op->object &&
-                tensors_.matches(r[op->reg], capture_.tensor_facts[op->number]);
+                tensors_.matches(r[op->reg], tensor_words_.data() + op->number);
         break;
       case OpCode::kBound:
         holds = r[op->reg] != nullptr;
@@ -246,8 +273,11 @@ bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
       case OpCode::kUnbound:
         holds = r[op->reg] == nullptr;
         break;
-      case OpCode::kDictLength:
-        holds = dict_length_is(r[op->reg], op->number);
+      case OpCode::kDictLengths:
+        if (const DictLength* wrong = wrong_length(*op)) {
+          failed_ = wrong->guard;
+          return false;
+        }
         break;
       case OpCode::kSame:
       case OpCode::kNotSame:

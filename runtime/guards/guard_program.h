@@ -17,6 +17,7 @@
 #include "base/py_ref.h"
 #include "graph/capture.h"
 #include "runtime/cache/const_table.h"
+#include "runtime/guards/tensor_guards.h"
 
 namespace framejit::runtime {
 
@@ -24,12 +25,6 @@ namespace framejit::runtime {
 struct FrameInputs {
   PyObject* const* slots = nullptr;
   PyObject* const* stack = nullptr;
-};
-
-// The tensor library's part of the guards.
-struct TensorGuards {
-  bool (*matches)(PyObject* tensor, const graph::TensorFacts& facts) = nullptr;
-  uint64_t (*global_state)() = nullptr;
 };
 
 // New references that a check had to make: values of C-level attributes. They live until the call is over.
@@ -75,18 +70,16 @@ class GuardProgram {
   struct Op {
     OpCode code;
     uint32_t reg = 0;    // read: destination; guard: what is looked at
-    uint32_t other = 0;  // read: base; guard: second register; group: op after its end
+    uint32_t other = 0;  // read: base; guard: second register; group: op after its end; lengths: how many
     uint32_t guard = 0;
     PyObject* object = nullptr;
-    uint64_t number = 0;  // index, hash, facts, group
+    uint64_t number = 0;  // index, hash, group, where a tensor's words or a run of lengths starts
   };
-  // State of one dictionary or type between checks.
-  struct Group {
-    PyObject* owner = nullptr;  // null: not armed
-    uint64_t version = 0;
-    bool ordered = false;  // a guard depends on the order of keys
-    bool holds_dict(PyObject* dict);
-    bool holds_type(PyObject* type);
+  // One of a run of dictionaries whose lengths are compared together.
+  struct DictLength {
+    uint32_t reg;
+    uint32_t guard;
+    Py_ssize_t length;
   };
   // Where an instance keeps its dictionary.
   struct DictSlot {
@@ -95,10 +88,22 @@ class GuardProgram {
     PyObject** slot = nullptr;
     PyObject* dict = nullptr;
   };
+  // State of one dictionary or type between checks.
+  struct Group {
+    PyObject* owner = nullptr;  // null: not armed
+    uint64_t version = 0;
+    bool ordered = false;   // a guard depends on the order of keys
+    uint32_t instance = 0;  // kInstanceGroup: register of the instance
+    DictSlot slot;
+    bool holds_dict(PyObject* dict);
+    bool holds_type(PyObject* type);
+  };
 
   bool run(const FrameInputs& inputs, OwnedValues& owned);
+  const DictLength* wrong_length(const Op& op) const;
   bool run_cold(const Op& op, OwnedValues& owned);
   PyObject* instance_dict(PyObject* instance, DictSlot& cache);
+  static PyObject* find_instance_dict(PyObject* instance, DictSlot& cache);
   static PyObject* part_of(PyObject* obj, OpCode part);
   void arm(const Op& op);
 
@@ -109,6 +114,8 @@ class GuardProgram {
   std::vector<PyObject*> registers_;
   std::vector<Group> groups_;
   std::vector<DictSlot> dict_slots_;
+  std::vector<DictLength> dict_lengths_;
+  std::vector<uint64_t> tensor_words_;
   uint32_t failed_ = 0;
   bool busy_ = false;
 };

@@ -172,16 +172,10 @@ class FxExecutable final : public runtime::Executable {
   size_t output_count() const override { return outputs_.size(); }
 
   bool run(PyObject* const* inputs, PyObject** outputs) override {
-    Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(input_count_)));
-    if (!args) return false;
-    for (size_t i = 0; i < input_count_; ++i) {
-      Py_INCREF(inputs[i]);
-      PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i), inputs[i]);
-    }
     Ref result;
     {
       c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      result = Ref::steal(PyObject_Call(callable_.get(), args.get(), nullptr));
+      result = Ref::steal(_PyObject_Vectorcall(callable_.get(), inputs, input_count_, nullptr));
     }
     if (result && is_tensor_object(result.get())) result = Ref::steal(PyTuple_Pack(1, result.get()));
     Ref items =

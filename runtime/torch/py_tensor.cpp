@@ -1,8 +1,7 @@
 #include "runtime/torch/py_tensor.h"
 
 #include <torch/csrc/autograd/python_variable.h>
-
-#include <cstring>
+#include <torch/csrc/autograd/variable.h>
 
 #include "graph/capture.h"
 #include "runtime/torch/convert.h"
@@ -22,21 +21,51 @@ PyObject* wrap_tensor(at::Tensor tensor) { return THPVariable_Wrap(std::move(ten
 PyTypeObject* tensor_type() { return reinterpret_cast<PyTypeObject*>(THPVariableClass); }
 PyTypeObject* parameter_type() { return reinterpret_cast<PyTypeObject*>(ParameterClass); }
 
-bool tensor_matches(PyObject* tensor, const graph::TensorFacts& facts) {
-  if (!is_tensor_object(tensor)) return false;
+namespace {
+
+// The words: key set, the small facts, storage offset, then a size and a stride for each dimension.
+uint64_t small_facts(uint8_t dtype, size_t rank, bool requires_grad, bool is_leaf) {
+  return dtype | rank << 8 | static_cast<uint64_t>(requires_grad) << 40 | static_cast<uint64_t>(is_leaf) << 41;
+}
+
+// The index alone: the key set tells the kind of device.
+uint64_t device_word(bool is_cpu, c10::DeviceIndex index) {
+  return is_cpu ? 0 : static_cast<uint64_t>(index + 2) << 48;
+}
+
+}  // namespace
+
+void pack_tensor_facts(const graph::TensorFacts& facts, std::vector<uint64_t>& words) {
+  const graph::TensorMeta& meta = facts.meta;
+  words.push_back(facts.key_set);
+  words.push_back(small_facts(static_cast<uint8_t>(meta.dtype), meta.sizes.size(), meta.requires_grad,
+                              meta.requires_grad && facts.is_leaf) |
+                  device_word(meta.device.is_cpu(), static_cast<c10::DeviceIndex>(meta.device.index)));
+  words.push_back(static_cast<uint64_t>(meta.storage_offset));
+  for (size_t i = 0; i < meta.sizes.size(); ++i) {
+    words.push_back(static_cast<uint64_t>(meta.sizes[i]));
+    words.push_back(static_cast<uint64_t>(meta.strides[i]));
+  }
+}
+
+// Runs for each parameter on each call: the fields of autograd are read where they lie, past three virtual calls.
+bool tensor_matches(PyObject* tensor, const uint64_t* words) {
   const at::Tensor& value = THPVariable_Unpack(tensor);
   const c10::TensorImpl* impl = value.unsafeGetTensorImpl();
-  if (impl->key_set().raw_repr() != facts.key_set) return false;
-  const graph::TensorMeta& meta = facts.meta;
-  if (static_cast<uint8_t>(c10::typeMetaToScalarType(impl->dtype())) != static_cast<uint8_t>(meta.dtype)) return false;
-  auto same = [](c10::IntArrayRef a, const graph::DimVector& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), b.size() * sizeof(int64_t)) == 0;
-  };
-  if (!same(impl->sizes(), meta.sizes) || !same(impl->strides(), meta.strides)) return false;
-  if (impl->storage_offset() != meta.storage_offset) return false;
-  if (impl->requires_grad() != meta.requires_grad) return false;
-  if (!meta.device.is_cpu() && impl->device().index() != meta.device.index) return false;
-  if (meta.requires_grad && value.is_leaf() != facts.is_leaf_with_grad_fn_free) return false;
+  if (impl->key_set().raw_repr() != words[0]) return false;
+  const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(value);
+  const bool has_history = autograd && autograd->grad_fn_;
+  const bool requires_grad = has_history || (autograd && autograd->requires_grad_);
+  const c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+  const bool is_cpu = impl->is_cpu();
+  const uint64_t small = small_facts(static_cast<uint8_t>(c10::typeMetaToScalarType(impl->dtype())), sizes.size(),
+                                     requires_grad, requires_grad && !has_history) |
+                         device_word(is_cpu, is_cpu ? -1 : impl->device().index());
+  if (small != words[1] || static_cast<uint64_t>(impl->storage_offset()) != words[2]) return false;
+  const uint64_t* dims = words + 3;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (static_cast<uint64_t>(sizes[i]) != dims[2 * i] || static_cast<uint64_t>(strides[i]) != dims[2 * i + 1])
+      return false;
   return true;
 }
 

@@ -79,7 +79,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     facts.meta = meta_of(*tensor.unsafeGetTensorImpl());
     facts.meta.requires_grad = tensor.requires_grad();
     facts.key_set = tensor.key_set().raw_repr();
-    facts.is_leaf_with_grad_fn_free = tensor.is_leaf();
+    facts.is_leaf = tensor.is_leaf();
     return facts;
   }
 
@@ -127,8 +127,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return result;
   }
 
-  bool (*matcher())(PyObject*, const graph::TensorFacts&) override { return &tensor_matches; }
-  uint64_t (*global_state_reader())() override { return &torchlib::global_state; }
+  runtime::TensorGuards guards() override { return {&pack_tensor_facts, &tensor_matches, &torchlib::global_state}; }
 
  private:
   // The outputs that passes must keep: the program's, then what the backward needs.

@@ -131,6 +131,51 @@ TEST_F(GuardProgramTest, FollowsATreeOfObjects) {
   EXPECT_TRUE(check({name("a")}));
 }
 
+TEST_F(GuardProgramTest, TellsWhichOfSeveralLengthsIsWrong) {
+  exec("class C: pass\nc = C()\nc.a = {}; c.b = {}; c.c = {1: 2}");
+  SourceId dict = instance_dict(local(0));
+  for (const char* key : {"'a'", "'b'", "'c'"}) guard(GuardKind::kTypeIs, item(dict, key), object("dict"));
+  guard(GuardKind::kLength, item(dict, "'a'"), {}, 0);
+  guard(GuardKind::kLength, item(dict, "'b'"), {}, 0);
+  guard(GuardKind::kLength, item(dict, "'c'"), {}, 1);
+  compile();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(check({name("c")}));
+  exec("c.b[3] = 4");
+  EXPECT_FALSE(check({name("c")}));
+  EXPECT_EQ(program_->failed_guard(), 4u);
+  exec("del c.b[3]; c.c.clear()");
+  EXPECT_FALSE(check({name("c")}));
+  EXPECT_EQ(program_->failed_guard(), 5u);
+  exec("c.c[0] = 0");
+  EXPECT_TRUE(check({name("c")}));
+}
+
+TEST_F(GuardProgramTest, ReadsTheLengthOfADictionaryOnlyAfterItsTypeIsKnown) {
+  guard(GuardKind::kLength, local(0), {}, 0);
+  guard(GuardKind::kTypeIs, local(0), object("dict"));
+  compile();
+  EXPECT_TRUE(check({eval("{}").get()}));
+  EXPECT_FALSE(check({eval("7").get()}));
+  EXPECT_EQ(program_->failed_guard(), 1u);
+}
+
+TEST_F(GuardProgramTest, SeesTheOrderOfAnOrderedDict) {
+  exec("import collections\nd = collections.OrderedDict(a=1, b=2, c=3)");
+  guard(GuardKind::kTypeIs, local(0), object("collections.OrderedDict"));
+  guard(GuardKind::kDictKeys, local(0), object("('a', 'b', 'c')"));
+  guard(GuardKind::kEquals, item(local(0), "'b'"), object("2"));
+  compile();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(check({name("d")}));
+  exec("d.move_to_end('b'); d.move_to_end('c')");
+  EXPECT_TRUE(check({name("d")}));
+  exec("d.move_to_end('a')");
+  EXPECT_FALSE(check({name("d")}));
+  exec("d.move_to_end('b'); d.move_to_end('c')");
+  EXPECT_TRUE(check({name("d")}));
+  exec("d['b'] = 5");
+  EXPECT_FALSE(check({name("d")}));
+}
+
 TEST_F(GuardProgramTest, WatchesAbsentKeys) {
   exec("g = {'x': 1}");
   guard(GuardKind::kHasNoKey, capture_.sources.constant(object("g")), object("'y'"));

@@ -1,0 +1,23 @@
+// The tensor library's part of the guards. Its functions set no Python error and run no Python.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/py_ref.h"
+#include "graph/capture.h"
+
+namespace framejit::runtime {
+
+struct TensorGuards {
+  // Appends what `matches` compares, as words that lie together: a check of a large model is bound by the memory that
+  // it touches.
+  void (*pack)(const graph::TensorFacts& facts, std::vector<uint64_t>& words) = nullptr;
+  // Whether the fields of the tensor's implementation are the packed ones. The Python type, which the guard compares
+  // first, has told that it is a tensor.
+  bool (*matches)(PyObject* tensor, const uint64_t* words) = nullptr;
+  // Grad and inference mode, autocast, defaults, deterministic mode, active modes and back-end switches, as one word.
+  uint64_t (*global_state)() = nullptr;
+};
+
+}  // namespace framejit::runtime
