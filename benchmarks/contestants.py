@@ -23,6 +23,10 @@ class Contestant:
     def reset(self) -> None:
         """Drop every cache, so that the next call captures again."""
 
+    def own_clock(self) -> float:
+        """Seconds of capture since the last reset by its own account; 0 if it keeps none."""
+        return 0.0
+
 
 class Framejit(Contestant):
     name = "framejit"
@@ -37,6 +41,9 @@ class Framejit(Contestant):
 
     def reset(self):
         self.package.reset()
+
+    def own_clock(self):
+        return self.package.stats()["capture_s"]
 
 
 class Dynamo(Contestant):
