@@ -23,10 +23,11 @@ enum OpFlag : uint32_t {
   kOpSideEffect = 1u << 5,     // must run even if no result is used (assertions, printing)
   kOpPointwise = 1u << 6,
   kOpReduction = 1u << 7,
-  kOpNative = 1u << 8,        // has an inference rule
-  kOpMaybeView = 1u << 9,     // may return its argument or a view of it (reshape, contiguous, _to_copy never)
-  kOpMetaInPlace = 1u << 10,  // in place on sizes and strides, not on data (squeeze_, t_, as_strided_)
-  kOpMayRaise = 1u << 11,     // its kernel looks at data and may raise (an index out of range)
+  kOpNative = 1u << 8,          // has an inference rule
+  kOpMaybeView = 1u << 9,       // may return its argument or a view of it (reshape, contiguous, _to_copy never)
+  kOpMetaInPlace = 1u << 10,    // in place on sizes and strides, not on data (squeeze_, t_, as_strided_)
+  kOpMayRaise = 1u << 11,       // its kernel looks at data and may raise (an index out of range)
+  kOpUninitialized = 1u << 12,  // a result holds whatever its memory held
 };
 
 struct SchemaArg {

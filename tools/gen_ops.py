@@ -33,6 +33,7 @@ TRAITS = {
     "raises": "kOpMayRaise",
     "data_dependent": "kOpDataDependent",
     "side_effect": "kOpSideEffect",
+    "uninitialized": "kOpUninitialized",
     "maybe_view": "kOpMaybeView",
     "meta_in_place": "kOpMetaInPlace",
     "pointwise": "kOpPointwise",

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "runtime/torch/convert.h"
+#include "runtime/torch/known_value.h"
 #include "runtime/torch/trace_stop.h"
 
 namespace framejit::torchlib {
@@ -261,6 +262,24 @@ void Recorder::decompose(const OpEntry& op, Stack& stack) {
   op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
 }
 
+// An operator that answers with a number or a truth value, where all tensors that it looks at are the same on each
+// call.
+bool Recorder::answer_from_known_values(const OpEntry& op, Stack& stack, size_t base) {
+  Stack known(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
+  for (c10::IValue& argument : known) {
+    if (!argument.isTensor() || !fake_impl(argument.toTensor())) continue;
+    FakeImpl* fake = fake_impl(argument.toTensor());
+    at::Tensor value = fake->owner() == this ? known_value(*graph_, fake->value(), constants_) : at::Tensor();
+    if (!value.defined()) return false;
+    argument = std::move(value);
+  }
+  c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKey::Fake);
+  op.handle.callBoxed(known);
+  torch::jit::drop(stack, op.args.size());
+  std::move(known.begin(), known.end(), std::back_inserter(stack));
+  return true;
+}
+
 namespace {
 
 bool has_boolean_index(const torch::jit::Stack& stack, size_t base) {
@@ -278,6 +297,7 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
   size_t base = stack.size() - op.args.size();
   if (op.special && record_special(op, stack, base)) return;
   if (op.composite && !op.native) return decompose(op, stack);
+  if (op.needs_data && op.plain_results && answer_from_known_values(op, stack, base)) return;
   if (op.needs_data) {
     bool index = op.info->name == "aten::index.Tensor";
     if (!index || has_boolean_index(stack, base))

@@ -77,6 +77,7 @@ class Recorder {
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
   void lift(Stack& stack, size_t base);
   void decompose(const OpEntry& op, Stack& stack);
+  bool answer_from_known_values(const OpEntry& op, Stack& stack, size_t base);
   graph::InferStatus infer(const OpEntry& op);
   graph::ValueId add_node(const OpEntry& op);
   void push_results(const OpEntry& op, Stack& stack, size_t base, graph::ValueId first);

@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include "graph/alias.h"
+#include "graph/constant_slice.h"
 #include "graph/passes/dce.h"
 #include "graph/verify.h"
 #include "tests/unit/graph/test_support.h"
@@ -118,6 +119,44 @@ TEST(AliasTest, JoinsViewsAndInPlaceResultsWithTheirSource) {
   EXPECT_FALSE(aliases.may_alias(ValueId(0), ValueId(1)));
   EXPECT_TRUE(aliases.escapes(ValueId(0)));
   EXPECT_FALSE(aliases.escapes(ValueId(3)));
+}
+
+// The nodes of the slice by number, or "none".
+std::string slice_of(std::string_view text, uint32_t value) {
+  Graph graph = parsed(text);
+  auto slice = constant_slice(graph, ValueId(value));
+  if (!slice) return "none";
+  std::string nodes;
+  for (size_t n = 0; n < slice->size(); ++n)
+    if ((*slice)[n]) nodes += std::to_string(n) + " ";
+  return nodes;
+}
+
+TEST(ConstantSliceTest, HoldsWhatGoesIntoAValueAndWritesThroughItsViews) {
+  std::string text =
+      "graph @g (%0: tensor<2x2xf32, cpu>) {\n"
+      "  %1 = aten.zeros([2, 2], none, none, cpu, false) : tensor<2x2xf32, cpu>\n"
+      "  %2 = aten.t(%1) : tensor<2x2xf32, cpu, strides=[1, 2]> view %1\n"
+      "  %3 = aten.fill_.Scalar(%2, 3) : tensor<2x2xf32, cpu, strides=[1, 2]> same %2\n"
+      "  %4 = aten.exp(%0) : tensor<2x2xf32, cpu>\n"
+      "  %5 = aten.neg(%1) : tensor<2x2xf32, cpu>\n"
+      "  return %4\n}\n";
+  EXPECT_EQ(slice_of(text, 5), "0 1 2 4 ");
+  EXPECT_EQ(slice_of(text, 4), "none");
+  EXPECT_EQ(slice_of(text, 0), "none");
+}
+
+TEST(ConstantSliceTest, HasNoInputRandomNumberOrFoundMemory) {
+  std::string text =
+      "graph @g (%0: tensor<2xf32, cpu>) {\n"
+      "  %1 = aten.zeros([2], none, none, cpu, false) : tensor<2xf32, cpu>\n"
+      "  %2 = aten.add_.Tensor(%1, %0, 1) : tensor<2xf32, cpu> same %1\n"
+      "  %3 = aten.rand([2], none, none, cpu, false) : tensor<2xf32, cpu>\n"
+      "  %4 = aten.empty.memory_format([2], none, none, cpu, false, none) : tensor<2xf32, cpu>\n"
+      "  %5 = aten.ones([2], none, none, cpu, false) : tensor<2xf32, cpu>\n"
+      "  return\n}\n";
+  for (uint32_t value : {1, 2, 3, 4}) EXPECT_EQ(slice_of(text, value), "none") << value;
+  EXPECT_EQ(slice_of(text, 5), "4 ");
 }
 
 std::string after_dce(std::string_view text) {
