@@ -359,14 +359,16 @@ SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {
 }
 
 SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }
-// Programs that ask leave out what cannot be captured. torch's own code leaves out what eager does (hooks that are
-// always called), so it is told no.
-SymValue call_is_compiling(Simulator& sim, PyObject*, CallArgs) {
-  PyObject* name = PyDict_GetItemString(sim.frames().back()->globals.get(), "__name__");
-  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : "";
-  return SymValue::borrow(!strncmp(text, "torch.", 6) ? Py_False : Py_True);
-}
 SymValue call_false(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_False); }
+// A C function without arguments that answers by a constant: each call asks again.
+SymValue call_question(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 0, 0, "the question");
+  Ref answer = sim.check(PyObject_CallObject(callable, nullptr));
+  if (!PyBool_Check(answer.get())) sim.stop(StopReason::kUnknownCall, qualified_name(callable));
+  World& world = sim.world();
+  world.guard(graph::GuardKind::kAnswers, world.sources().constant(world.pool().add(callable)), answer.get());
+  return SymValue(std::move(answer));
+}
 SymValue call_none(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_None); }
 
 }  // namespace framejit::builtins

@@ -212,7 +212,6 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   return result;
 }
 
-// What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
 void Simulator::note_native_origin(PyObject* made) {
   if (is_plain_data(made) || is_tensor(made) || is_identity_constant(made) || PyTuple_Check(made) ||
       PyList_Check(made) || PyDict_Check(made))

@@ -424,6 +424,9 @@ void RecipeBuilder::add_write_effects() {
 
 // What the trace left of global state. Regions that were entered and left again leave nothing.
 void RecipeBuilder::add_state_effects() {
+  if (BreakPoint before = sim_.context_vars().first_set(); before.valid())
+    throw StopTrace{TraceStop{StopReason::kCannotRebuild, "the state of a context variable", sim_.location_text()},
+                    before};
   auto name_of = [](PyObject* setter) {
     Ref name = Ref::steal(PyObject_GetAttrString(setter, "__name__"));
     return std::string(PyUnicode_AsUTF8(name.get()));

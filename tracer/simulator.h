@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "tracer/context_vars.h"
 #include "tracer/frame.h"
 #include "tracer/signals.h"
 #include "tracer/tracer.h"
@@ -155,6 +156,9 @@ class Simulator {
   // Global-state setters called in the trace, in order: callable and arguments.
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
   const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }
+  ContextVars& context_vars() { return context_vars_; }
+  // What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
+  void note_native_origin(PyObject* made);
   // Keeps an object alive until the capture ends (borrowed references in handlers point to it).
   PyObject* keep(Ref obj) {
     kept_.push_back(std::move(obj));
@@ -177,7 +181,6 @@ class Simulator {
   [[noreturn]] void end_at(size_t level);
   void finish_return(SymValue value);
   void finish_break();
-  void note_native_origin(PyObject* made);
   Ref rebind_builtin(PyObject* callable);
   BreakPoint raise_origin();
   graph::LocationId location_of(size_t frame_index);
@@ -199,6 +202,7 @@ class Simulator {
   std::vector<SimFrame*> frames_;
   uint64_t count_ = 0;
   std::vector<std::pair<Ref, Ref>> state_calls_;
+  ContextVars context_vars_;
   std::vector<Ref> kept_;
   std::unordered_map<PyObject*, BreakPoint> native_origins_;
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;

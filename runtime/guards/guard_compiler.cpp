@@ -216,6 +216,8 @@ class GuardCompiler {
         return OpCode::kSequenceItem;
       case SourceKind::kTensorGrad:
         return OpCode::kTensorGrad;
+      case SourceKind::kContextVar:
+        return OpCode::kContextVar;
       case SourceKind::kTypeAttr:
         return OpCode::kTypeAttr;
       case SourceKind::kConst:
@@ -328,6 +330,8 @@ class GuardCompiler {
         return OpCode::kNotSame;
       case GuardKind::kTypeAttrAbsent:
         return OpCode::kTypeAttrAbsent;
+      case GuardKind::kAnswers:
+        return OpCode::kAnswers;
       case GuardKind::kGlobalState:
         return OpCode::kGlobalState;
     }

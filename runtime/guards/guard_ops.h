@@ -25,6 +25,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kAttr,
   kSequenceItem,
   kTensorGrad,
+  kContextVar,
   // Groups: `other` is the op after the group's arm op.
   kDictGroup,
   kInstanceGroup,  // reads an instance's dictionary, and opens its group
@@ -46,6 +47,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kSame,
   kNotSame,
   kTypeAttrAbsent,
+  kAnswers,
   kGlobalState,
 };
 

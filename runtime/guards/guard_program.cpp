@@ -67,6 +67,24 @@ bool length_is(PyObject* obj, uint64_t expected) {
   return size == static_cast<Py_ssize_t>(expected);
 }
 
+// What was set, not the variable's default.
+PyObject* context_value(PyObject* var, OwnedValues& owned) {
+  static PyObject* const unset = PyList_New(0);
+  PyObject* value = nullptr;
+  if (!var || !PyContextVar_CheckExact(var) || PyContextVar_Get(var, unset, &value) < 0) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  owned.add(value);
+  return value == unset ? nullptr : value;
+}
+
+bool answers(PyObject* function, PyObject* expected) {
+  Ref answer = Ref::steal(PyObject_CallObject(function, nullptr));
+  if (!answer) PyErr_Clear();
+  return answer.get() == expected;
+}
+
 // {1} and {True} are equal to Python, not to a guard. `expected` may be a frozen copy.
 bool sets_equal(PyObject* set, PyObject* expected) {
   if (!set || !PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
@@ -172,6 +190,11 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       registers_[op.reg] = value;
       return true;
     }
+    case OpCode::kContextVar:
+      registers_[op.reg] = context_value(registers_[op.other], owned);
+      return true;
+    case OpCode::kAnswers:
+      return answers(subject, op.object);
     case OpCode::kGlobalState:
       return tensors_.global_state() == op.number;
     case OpCode::kEquals:
