@@ -267,11 +267,13 @@ void Recorder::decompose(const OpEntry& op, Stack& stack) {
 bool Recorder::answer_from_known_values(const OpEntry& op, Stack& stack, size_t base) {
   Stack known(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
   for (c10::IValue& argument : known) {
-    if (!argument.isTensor() || !fake_impl(argument.toTensor())) continue;
+    if (argument.isTensorList()) return false;
+    if (!argument.isTensor()) continue;
+    // What a real tensor holds now is not what it holds at each call.
     FakeImpl* fake = fake_impl(argument.toTensor());
-    at::Tensor value = fake->owner() == this ? known_value(*graph_, fake->value(), constants_) : at::Tensor();
-    if (!value.defined()) return false;
-    argument = std::move(value);
+    if (!fake || fake->owner() != this) return false;
+    argument = known_value(*graph_, fake->value(), constants_);
+    if (!argument.toTensor().defined()) return false;
   }
   c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKey::Fake);
   op.handle.callBoxed(known);

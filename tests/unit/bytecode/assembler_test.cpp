@@ -58,14 +58,19 @@ TEST(AssemblerTest, JumpsGrowUntilAllFit) {
   EXPECT_EQ(again.instructions[1].offset, 4u);  // behind an EXTENDED_ARG
 }
 
-TEST(AssemblerTest, PicksTheFormOfAJumpByItsDirection) {
-  const Decoded base = Bytes(Version::kPy311).op("RESUME").op("LOAD_CONST", 0).op("RETURN_VALUE").decode();
-  Assembler assembler(base);
+// The first instruction, and a conditional jump back to what follows it.
+void write_loop(Assembler& assembler, Version version, const char* jump) {
   const Label back = assembler.new_label();
   assembler.copy(InstrIndex(0));
   assembler.bind(back);
-  assembler.emit(number(Version::kPy311, "LOAD_FAST"), 0);
-  assembler.emit_jump(number(Version::kPy311, "POP_JUMP_FORWARD_IF_TRUE"), back);
+  assembler.emit(number(version, "LOAD_FAST"), 0);
+  assembler.emit_jump(number(version, jump), back);
+}
+
+TEST(AssemblerTest, PicksTheFormOfAJumpByItsDirection) {
+  const Decoded base = Bytes(Version::kPy311).op("RESUME").op("LOAD_CONST", 0).op("RETURN_VALUE").decode();
+  Assembler assembler(base);
+  write_loop(assembler, Version::kPy311, "POP_JUMP_FORWARD_IF_TRUE");
   copy_range(assembler, 1, 3);
   const Decoded again = decode_again(base, assembler.finish());
   EXPECT_EQ(again.instructions[2].opcode, number(Version::kPy311, "POP_JUMP_BACKWARD_IF_TRUE"));
@@ -75,11 +80,7 @@ TEST(AssemblerTest, PicksTheFormOfAJumpByItsDirection) {
 TEST(AssemblerTest, WritesBackwardConditionalJumpsRoundAJumpWhereNoneExist) {
   const Decoded base = Bytes(Version::kPy312).op("RESUME").op("RETURN_CONST", 0).decode();
   Assembler assembler(base);
-  const Label back = assembler.new_label();
-  assembler.copy(InstrIndex(0));
-  assembler.bind(back);
-  assembler.emit(number(Version::kPy312, "LOAD_FAST"), 0);
-  assembler.emit_jump(number(Version::kPy312, "POP_JUMP_IF_TRUE"), back);
+  write_loop(assembler, Version::kPy312, "POP_JUMP_IF_TRUE");
   assembler.copy(InstrIndex(1));
   const Decoded again = decode_again(base, assembler.finish());
   ASSERT_EQ(again.size(), 5u);
