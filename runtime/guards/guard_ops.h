@@ -21,7 +21,8 @@ enum class GuardProgram::OpCode : uint8_t {
   kFunctionClosure,
   kFunctionCode,
   kMethodSelf,
-  kMethodFunction,
+  kMethodFunction,  // the last of the plain reads
+  // Reads that give a new reference.
   kAttr,
   kSequenceItem,
   kTensorGrad,

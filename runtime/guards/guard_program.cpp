@@ -228,46 +228,41 @@ inline const GuardProgram::DictLength* GuardProgram::wrong_length(const Op& op) 
   return nullptr;
 }
 
+inline PyObject* GuardProgram::read(const Op& op, const FrameInputs& inputs) {
+  PyObject** r = registers_.data();
+  switch (op.code) {
+    case OpCode::kLocal:
+      return inputs.slots[op.number];
+    case OpCode::kStack:
+      return inputs.stack[op.number];
+    case OpCode::kInstanceDict:
+      return instance_dict(r[op.other], dict_slots_[op.number]);
+    case OpCode::kDictItem:
+      return dict_item(r[op.other], op.object, op.number);
+    case OpCode::kListItem:
+      return list_item(r[op.other], op.number);
+    case OpCode::kTupleItem:
+      return tuple_item(r[op.other], op.number);
+    case OpCode::kType:
+      return r[op.other] ? reinterpret_cast<PyObject*>(Py_TYPE(r[op.other])) : nullptr;
+    case OpCode::kTypeAttr:
+      return type_attr(r[op.other], op.object);
+    default:
+      return part_of(r[op.other], op.code);
+  }
+}
+
 bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
   PyObject** r = registers_.data();
   const Op* const begin = ops_.data();
   const Op* const end = begin + ops_.size();
   for (const Op* op = begin; op != end; ++op) {
     bool holds = true;
+    if (op->code <= OpCode::kMethodFunction) {
+      r[op->reg] = read(*op, inputs);
+      continue;
+    }
     switch (op->code) {
-      case OpCode::kLocal:
-        r[op->reg] = inputs.slots[op->number];
-        break;
-      case OpCode::kStack:
-        r[op->reg] = inputs.stack[op->number];
-        break;
-      case OpCode::kInstanceDict:
-        r[op->reg] = instance_dict(r[op->other], dict_slots_[op->number]);
-        break;
-      case OpCode::kDictItem:
-        r[op->reg] = dict_item(r[op->other], op->object, op->number);
-        break;
-      case OpCode::kListItem:
-        r[op->reg] = list_item(r[op->other], op->number);
-        break;
-      case OpCode::kTupleItem:
-        r[op->reg] = tuple_item(r[op->other], op->number);
-        break;
-      case OpCode::kType:
-        r[op->reg] = r[op->other] ? reinterpret_cast<PyObject*>(Py_TYPE(r[op->other])) : nullptr;
-        break;
-      case OpCode::kTypeAttr:
-        r[op->reg] = type_attr(r[op->other], op->object);
-        break;
-      case OpCode::kCellContents:
-      case OpCode::kFunctionDefaults:
-      case OpCode::kFunctionKwDefaults:
-      case OpCode::kFunctionClosure:
-      case OpCode::kFunctionCode:
-      case OpCode::kMethodSelf:
-      case OpCode::kMethodFunction:
-        r[op->reg] = part_of(r[op->other], op->code);
-        break;
       case OpCode::kDictGroup:
         if (groups_[op->number].holds_dict(r[op->reg])) op = begin + op->other - 1;
         break;

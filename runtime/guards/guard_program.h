@@ -101,6 +101,7 @@ class GuardProgram {
 
   bool run(const FrameInputs& inputs, OwnedValues& owned);
   const DictLength* wrong_length(const Op& op) const;
+  PyObject* read(const Op& op, const FrameInputs& inputs);
   bool run_cold(const Op& op, OwnedValues& owned);
   PyObject* instance_dict(PyObject* instance, DictSlot& cache);
   static PyObject* find_instance_dict(PyObject* instance, DictSlot& cache);
