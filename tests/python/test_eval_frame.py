@@ -448,17 +448,17 @@ def test_calls_are_as_fast_after_as_before():
         return x
 
     def loop():
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(3000):
             small(1)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     _core.hook_set_replacements({})
     loop()
     before = min(loop() for _ in range(20))
     _core.hook_call(loop)
-    after = min(loop() for _ in range(20))
-    assert after < before * 1.3
+    # Another process on the same core may slow some rounds; a hook that stays would slow all of them.
+    assert any(loop() < before * 1.3 for _ in range(400))
 
 
 def test_no_reference_leaks_from_handled_calls():
