@@ -76,7 +76,7 @@ class HookedFrame {
     if (!found.entry->returns()) return run_twin(binder, result);
     if (found.entry->nothing()) return 0;
     *result = run_to_return(*found.entry);
-    return 1;
+    return *result != nullptr || PyErr_Occurred() != nullptr;
   }
 
  private:

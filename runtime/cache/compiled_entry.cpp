@@ -1,6 +1,7 @@
 #include "runtime/cache/compiled_entry.h"
 
 #include "base/check.h"
+#include "graph/alias.h"
 #include "runtime/cache/segment.h"
 
 namespace framejit::runtime {
@@ -40,6 +41,23 @@ bool CompiledEntry::run_graph(PyObject** outputs) {
   }
   for (size_t i = 0; i < sources.size(); ++i) inputs[i] = guards_.value(sources[i]);
   return executable_->run(inputs, outputs);
+}
+
+bool CompiledEntry::failure_leaves_no_trace() const {
+  const graph::Graph& graph = capture_->graph;
+  const graph::AliasClasses aliases(graph);
+  std::vector<bool> from_outside(aliases.size(), false);
+  for (graph::ValueId input : graph.inputs()) from_outside[aliases.of(input)] = true;
+  std::vector<graph::ValueId> written;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    if (node.erased) continue;
+    if (graph::op_info(node.op).flags & (graph::kOpRandom | graph::kOpSideEffect)) return false;
+    graph::written_values(graph, node, written);
+    for (graph::ValueId id : written)
+      if (from_outside[aliases.of(id)]) return false;
+  }
+  return true;
 }
 
 // ---- objects that may die ----

@@ -40,6 +40,9 @@ class CompiledEntry {
   // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and
   // receives new references. False with a Python error.
   bool run_graph(PyObject** outputs);
+  // Whether nothing can be seen of a run that an operator's failure ended: no input was written, no random number
+  // drawn.
+  bool failure_leaves_no_trace() const;
 
   // Lets go of objects that only guards look at and that can be watched; when one dies, the entry leaves its segment.
   static void watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment);

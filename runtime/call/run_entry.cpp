@@ -25,6 +25,12 @@ class Outputs {
   std::vector<PyObject*> many_;
 };
 
+bool run_graph(CompiledEntry& entry, PyObject** outputs) {
+  if (entry.run_graph(outputs)) return true;
+  if (entry.failure_leaves_no_trace()) PyErr_Clear();
+  return false;
+}
+
 FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const FrameInputs& inputs, OwnedValues& owned) {
   FoundEntry found{std::move(outcome.entry), outcome.python_error, std::move(outcome.stop), true};
   if (!found.entry) return found;
@@ -60,7 +66,7 @@ FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs
 
 bool run_and_apply(CompiledEntry& entry, Replay& replay) {
   Outputs outputs(entry.output_count());
-  if (!entry.run_graph(outputs.data())) return false;
+  if (!run_graph(entry, outputs.data())) return false;
   replay.set_outputs(outputs.data(), outputs.size());
   return replay.apply_effects();
 }
@@ -69,7 +75,7 @@ PyObject* run_to_return(CompiledEntry& entry) {
   const int only = entry.replay().only_output();
   if (only >= 0 && entry.output_count() == 1) {
     PyObject* output = nullptr;
-    return entry.run_graph(&output) ? output : nullptr;
+    return run_graph(entry, &output) ? output : nullptr;
   }
   Replay replay(entry.replay(), entry.guards());
   if (!run_and_apply(entry, replay)) return nullptr;

@@ -23,10 +23,11 @@ bool must_run_eagerly(PyThreadState* tstate);
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,
                            const std::function<SegmentStart()>& start);
 
-// Runs the graph and applies the effects. False with a Python error.
+// Runs the graph and applies the effects. False with a Python error, or without one: an operator failed and left no
+// trace. Then the code itself must run, which may catch the error, and does what it does before it.
 bool run_and_apply(CompiledEntry& entry, Replay& replay);
 
-// The whole of a segment that returns: graph, effects, value. Null with a Python error.
+// The whole of a segment that returns: graph, effects, value. Null as above.
 PyObject* run_to_return(CompiledEntry& entry);
 
 }  // namespace framejit::runtime

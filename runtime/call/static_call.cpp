@@ -100,7 +100,8 @@ PyObject* StaticCall::run_found(FoundEntry found) {
   if (!found.entry) return run_original(true);
   if (!found.entry->returns()) return run_twin();
   if (found.entry->nothing()) return run_original(false);
-  return run_to_return(*found.entry);
+  PyObject* result = run_to_return(*found.entry);
+  return result || PyErr_Occurred() ? result : run_original(false);
 }
 
 bool StaticCall::breaks_full_graph(const FoundEntry& found) {

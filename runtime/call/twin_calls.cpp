@@ -42,6 +42,7 @@ class SiteCall {
     if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
+      if (!PyErr_Occurred()) return nothing(true);
       // The traceback has the operator's own line already, not that of the site.
       if (thread_state().scope) thread_state().scope->hide_next_line();
       return nullptr;

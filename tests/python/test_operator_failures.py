@@ -1,0 +1,86 @@
+"""Operators that only fail on the data of a call: the program sees the error, and what it did before has happened."""
+
+import torch
+
+import framejit
+from support.same_as_eager import assert_same_as_eager
+
+LOG = []
+
+
+def rows(*indices):
+    return torch.arange(6.0).view(3, 2), torch.tensor(indices)
+
+
+def check(fn, *args, **options):
+    return assert_same_as_eager(fn, *args, graphs=None, breaks=None, **options)
+
+
+def test_effects_before_the_failure_happen():
+    def f(table, indices):
+        LOG.append("before")
+        picked = torch.index_select(table * 2, 0, indices)
+        LOG.append("after")
+        return picked
+
+    check(f, *rows(0, 2))
+    check(f, *rows(0, 7), raises=IndexError)
+
+
+def test_failure_is_caught_by_the_program():
+    def f(table, indices):
+        try:
+            return torch.index_select(table * 2, 0, indices)
+        except IndexError as error:
+            LOG.append(str(error))
+            return table.sum(0)
+
+    check(f, *rows(0, 2))
+    check(f, *rows(0, 7))
+
+
+def test_finally_runs_after_a_failure():
+    def f(table, indices):
+        try:
+            picked = torch.index_select(table * 2, 0, indices)
+        finally:
+            LOG.append("done")
+        return picked
+
+    check(f, *rows(0, 7), raises=IndexError)
+
+
+def test_failure_behind_a_break():
+    def f(table, indices):
+        table = table * 2
+        framejit.graph_break()
+        LOG.append("before")
+        try:
+            table = torch.index_select(table, 0, indices)
+        except IndexError:
+            LOG.append("caught")
+        return table + 1
+
+    check(f, *rows(0, 2), cold_runs=2)
+    check(f, *rows(0, 7), cold_runs=2)
+
+
+def test_same_entry_serves_data_that_fails_and_data_that_does_not():
+    def f(table, indices):
+        LOG.append("before")
+        return torch.index_select(table * 2, 0, indices)
+
+    compiled = framejit.to_static(f)
+    table, good = rows(0, 2)
+    bad = torch.tensor([0, 7])
+    LOG.clear()
+    for indices in (good, bad, good):
+        try:
+            outcome = compiled(table, indices)
+        except IndexError as error:
+            assert indices is bad and "out of range" in str(error)
+        else:
+            assert torch.equal(outcome, table.mul(2)[indices])
+    assert LOG == ["before"] * 3
+    assert framejit.stats()["captures"] == 1
+    LOG.clear()
