@@ -5,7 +5,8 @@
 namespace framejit::graph {
 namespace {
 
-constexpr uint32_t kNotConstant = kOpRandom | kOpUninitialized | kOpSideEffect | kOpDataDependent;
+// An operator that may raise must raise where it stands, not where its result is asked for.
+constexpr uint32_t kNotConstant = kOpRandom | kOpUninitialized | kOpSideEffect | kOpDataDependent | kOpMayRaise;
 
 // One walk backwards, as for dead code: writes through an alias count where somebody reads later.
 class ConstantSlice {

@@ -25,6 +25,9 @@ class Executable {
   // backward keeps.
   virtual size_t output_count() const = 0;
 
+  // Whether run() calls code of the user, whose errors and effects are the user's own: a back end's callable.
+  virtual bool runs_user_code() const { return false; }
+
   // The graph that computes gradients, or null if no output requires one. For reports.
   virtual const graph::Graph* backward_graph() const { return nullptr; }
 };

@@ -44,6 +44,7 @@ bool CompiledEntry::run_graph(PyObject** outputs) {
 }
 
 bool CompiledEntry::failure_leaves_no_trace() const {
+  if (executable_->runs_user_code()) return false;
   const graph::Graph& graph = capture_->graph;
   const graph::AliasClasses aliases(graph);
   std::vector<bool> from_outside(aliases.size(), false);
@@ -52,7 +53,10 @@ bool CompiledEntry::failure_leaves_no_trace() const {
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased) continue;
-    if (graph::op_info(node.op).flags & (graph::kOpRandom | graph::kOpSideEffect)) return false;
+    // What a custom operator does before it fails is not known.
+    const graph::OpInfo& info = graph::op_info(node.op);
+    const bool custom = !info.name.starts_with("aten::") && !info.name.starts_with("framejit::");
+    if (custom || info.has(graph::kOpRandom) || info.has(graph::kOpSideEffect)) return false;
     graph::written_values(graph, node, written);
     for (graph::ValueId id : written)
       if (from_outside[aliases.of(id)]) return false;

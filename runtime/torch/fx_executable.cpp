@@ -170,6 +170,7 @@ class FxExecutable final : public runtime::Executable {
       : callable_(std::move(callable)), outputs_(std::move(outputs)), input_count_(input_count) {}
 
   size_t output_count() const override { return outputs_.size(); }
+  bool runs_user_code() const override { return true; }
 
   bool run(PyObject* const* inputs, PyObject** outputs) override {
     Ref result;

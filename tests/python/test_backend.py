@@ -107,6 +107,24 @@ def test_exception_of_the_callable_is_seen():
     counts.check_raises(Exception, compiled, x3(), parts=("from the back end",))
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_exception_of_a_call_of_the_callable_is_seen(kind):
+    calls = []
+
+    def backend(module, example_inputs):
+        def run(*args):
+            calls.append(len(args))
+            raise kind("from the back end")
+
+        return run
+
+    compiled = framejit.to_static(lambda x: x.sin() + 1, backend=backend)
+    for count in (1, 2):
+        with pytest.raises(kind, match="from the back end"):
+            compiled(x3())
+        assert len(calls) == count
+
+
 def test_inplace_and_views_through_a_callable():
     def f(x):
         y = x + 1

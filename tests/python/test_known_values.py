@@ -80,6 +80,17 @@ def test_large_constants_are_not_computed_during_capture():
     check(f, breaks=1, graphs=2)
 
 
+def test_constant_that_cannot_be_computed_fails_where_it_stands():
+    def f(x):
+        try:
+            row = torch.index_select(torch.ones(3, 2), 0, torch.tensor([7]))
+        except IndexError:
+            return x - 1
+        return x + 1 if row.sum() > 1 else x
+
+    check(f, graphs=None, breaks=None)
+
+
 def test_known_value_in_training():
     def f(x):
         weight = torch.ones(3) * 2

@@ -1,5 +1,6 @@
 """Operators that only fail on the data of a call: the program sees the error, and what it did before has happened."""
 
+import pytest
 import torch
 
 import framejit
@@ -84,3 +85,21 @@ def test_same_entry_serves_data_that_fails_and_data_that_does_not():
     assert LOG == ["before"] * 3
     assert framejit.stats()["captures"] == 1
     LOG.clear()
+
+
+def test_custom_operator_that_fails_runs_once():
+    calls = []
+    library = torch.library.Library("framejit_failures", "DEF")
+    library.define("fail(Tensor x) -> Tensor")
+
+    def fail(x):
+        calls.append(1)
+        raise ValueError("on purpose")
+
+    library.impl("fail", fail, "CPU")
+    library.impl("fail", lambda x: torch.empty_like(x), "Meta")
+    compiled = framejit.to_static(lambda x: torch.ops.framejit_failures.fail(x * 2) + 1)
+    for count in (1, 2):
+        with pytest.raises(ValueError, match="on purpose"):
+            compiled(torch.ones(2))
+        assert len(calls) == count

@@ -154,3 +154,17 @@ def test_program_that_raises_without_saying_so_fails(monkeypatch):
 
     with pytest.raises(ValueError, match="unexpected"):
         compare(monkeypatch, fails, fails, 1)
+
+
+def test_listed_test_is_told_from_one_whose_counts_hold(monkeypatch):
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "some.py::test_listed (call)")
+    monkeypatch.setattr(counts, "COUNTS_LEFT_OPEN", {"some.py::test_listed": "a reason"})
+    assert counts.left_open_without_need("some.py::test_listed")
+    assert not counts.left_open_without_need("some.py::test_other")
+    with counts.counting() as counted:
+        pass
+    counts.check_counts(counted, captures=1)  # wrong, and listed
+    assert not counts.left_open_without_need("some.py::test_listed")
+    monkeypatch.setattr(counts, "COUNTS_LEFT_OPEN", {})
+    with pytest.raises(AssertionError, match="captures: expected 1, got 0"):
+        counts.check_counts(counted, captures=1)
