@@ -247,7 +247,7 @@ def test_attributes():
         return x + 1, [
             x.shape, x.dtype, x.device, x.ndim, x.requires_grad, x.is_leaf, x.layout, x.is_cuda, x.is_contiguous(), x.stride(), x.numel(), x.size(),
             x.size(-1), x.dim(), len(x), x.element_size(), x.is_floating_point(), x.storage_offset(), x.T.shape, x.itemsize, x.nbytes,
-            x.grad, x.grad_fn, x.is_complex(), x.nelement(), x.is_sparse, x.type(), x.get_device(), torch.is_tensor(x), torch.numel(x),
+            x.grad, x.grad_fn, x.is_complex(), x.nelement(), x.is_sparse, getattr(x, "names", None), x.type(), x.get_device(), torch.is_tensor(x), torch.numel(x),
         ]  # fmt: skip
 
     check(f, x23())
