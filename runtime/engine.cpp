@@ -57,7 +57,11 @@ void Engine::reset() {
   caches_.clear();
   infos_.clear();
   stats = Stats();
-  for (auto& [code, cache] : caches) cache->dispose();
+  for (auto& [code, cache] : caches) {
+    // It was found idle, which is forgotten too.
+    if (const CodeMark* mark = code_mark(code); mark && *mark == CodeMark::kSkipped) set_code_mark(code, CodeMark::kUser);
+    cache->dispose();
+  }
   for (auto& owned : std::vector<std::weak_ptr<CodeCache>>(owned_caches_))
     if (auto cache = owned.lock()) cache->dispose();
 }

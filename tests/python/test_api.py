@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 import pickle
+import re
 
 import pytest
 import torch
@@ -282,6 +283,29 @@ def test_reset_between_two_calls_of_a_function_with_breaks(capsys):
     for _ in range(3):
         assert torch.equal(compiled(x3()), x3().sin().cos())
         framejit.reset()
+
+
+def test_reset_forgets_which_code_was_found_idle():
+    calls = [0]
+    letters = re.compile("[a-d]")
+
+    def name(match):
+        calls[0] += 1  # each call captures anew
+        return "x" * calls[0]
+
+    def f(x):
+        return x.sin(), letters.sub(name, "abcd")
+
+    def captures():
+        framejit.reset()
+        compiled = framejit.to_static(f)
+        with counts.counting() as counted:
+            compiled(x3())
+            compiled(x3())
+        return counted.captures
+
+    first = captures()
+    counts.check_equal("captures", captures(), first)
 
 
 def test_reset_from_inside():
