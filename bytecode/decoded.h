@@ -1,6 +1,7 @@
 // The part of a decoded code object that needs no interpreter: any version's bytes decode in any build.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -112,6 +113,15 @@ class Decoded {
   std::vector<SlotKind> slot_kinds(InstrIndex i) const;
   // Slots that hold NULL before `i` once method loads are lowered (kNull and kMethod), bottom first.
   std::vector<int32_t> null_slots(InstrIndex i) const;
+  // Whether a frame whose block stack has so many entries stands before `i` as the states say. Where they vary, an
+  // exception or a `return` may have entered the finally body instead: no segment starts or ends there then.
+  // is_null(place): whether that stack slot is NULL.
+  template <class IsNull>
+  bool stands_as_described(InstrIndex i, size_t block_count, IsNull is_null) const {
+    if (!state(i).varies) return true;
+    const std::vector<int32_t> nulls = null_slots(i);
+    return block_count == blocks(i).size() && std::all_of(nulls.begin(), nulls.end(), is_null);
+  }
   // Block stack before `i`, outermost first.
   std::vector<Block> blocks(InstrIndex i) const;
 

@@ -19,8 +19,10 @@ void StackAnalysis::run() {
   // 3.10 resumes a generator for the first time with None on its stack.
   if (code_.instructions[0].op == SimOp::kGenStart) entry.depth = 1;
   normal_.push_back({0, entry});
-  while (!normal_.empty() || !exceptional_.empty()) {
-    std::vector<Pending>& queue = normal_.empty() ? exceptional_ : normal_;
+  while (!normal_.empty() || !calls_of_finally_.empty() || !exceptional_.empty()) {
+    std::vector<Pending>& queue = !normal_.empty()             ? normal_
+                                  : !calls_of_finally_.empty() ? calls_of_finally_
+                                                               : exceptional_;
     const Pending next = queue.back();
     queue.pop_back();
     follow(next);
@@ -53,6 +55,8 @@ bool StackAnalysis::visit(uint32_t index, const State& state) {
     FJ_CHECK(known.depth == state.depth, "stack depth at instruction {} is {} or {}", index, known.depth, state.depth);
     return false;
   }
+  // Twins mark with NOP where control comes in the first state only. The compiler of 3.8 leaves no NOP.
+  if (code_.instructions[index].op == SimOp::kNop) return false;
   const std::pair<uint32_t, State> further{index, state};
   if (std::find(further_states_.begin(), further_states_.end(), further) != further_states_.end()) return false;
   further_states_.push_back(further);
@@ -177,7 +181,7 @@ bool StackAnalysis::apply_finally_op(const Instruction& instr, State& state) {
     case SimOp::kCallFinally: {
       State body = state;
       push(body, SlotKind::kReturnPoint);
-      normal_.push_back({instr.target.value, body});
+      calls_of_finally_.push_back({instr.target.value, body});
       return true;  // once the body has returned
     }
     case SimOp::kEndFinally: {

@@ -8,8 +8,9 @@
 namespace framejit::bytecode {
 
 // Fills Decoded's states. A state is (depth, special slots, blocks); the first one to reach an instruction is the one
-// that Decoded reports, and paths without an exception go first. On 3.8 the body of a finally clause is entered with
-// one value (fall through, return address) or six (exception), and only there an instruction has more than one state.
+// that Decoded reports; paths without an exception go first, of these the ones that do not return from a finally body.
+// On 3.8 such a body is entered with one value (NULL when control falls into it, a return address) or six (exception),
+// and only there an instruction has more than one state.
 class StackAnalysis {
  public:
   explicit StackAnalysis(Decoded& code) : code_(code) {}
@@ -47,6 +48,7 @@ class StackAnalysis {
 
   Decoded& code_;
   std::vector<Pending> normal_;
+  std::vector<Pending> calls_of_finally_;
   std::vector<Pending> exceptional_;
   std::vector<std::pair<uint32_t, State>> further_states_;
   std::vector<bool> region_entered_;

@@ -15,6 +15,9 @@
 //        pushes None for each slot of [kept, depth at the exit), and, if there are such, calls take(): C++ then writes
 //        these slots in place too; what take() returns is dropped. Then the twin jumps to the exit's instruction, past
 //        any site at it.
+// Where the static state varies (3.8's finally bodies) the frame may stand otherwise than Decoded says: C++ answers 2
+// unless Decoded::stands_as_described.
+//
 // Surplus slots that hold NULL must be overwritten with None (a NULL cannot be popped); others should be left alone.
 //
 // Exit `pending`: the instruction is call-like and its callee was inlined and broke. "Depth at the exit" is the depth
@@ -79,6 +82,7 @@ class TwinLayout {
  public:
   explicit TwinLayout(const bytecode::Decoded& code);
 
+  const bytecode::Decoded& code() const { return code_; }
   // Reasons are null if it is possible.
   const char* why_not_twin() const;
   const char* why_not_site(bytecode::InstrIndex at) const;

@@ -29,6 +29,7 @@ typedef struct FramejitFrameView {
   PyObject** stack;       // operand stack: slot j is stack[j]
   int nlocalsplus;
   int lasti;    // byte offset of the instruction being run; negative before the first one
+  int blocks;   // 3.8 to 3.10: entries of the block stack; 0 from 3.11 on
   void* frame;  // the version's own frame
 } FramejitFrameView;
 

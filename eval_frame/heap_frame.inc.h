@@ -15,6 +15,7 @@ static void fill_view(Frame* frame, FramejitFrameView* view) {
   view->stack = frame->f_valuestack;
   view->nlocalsplus = (int)(frame->f_valuestack - frame->f_localsplus);
   view->lasti = frame_lasti(frame);
+  view->blocks = frame->f_iblock;
   view->frame = frame;
 }
 

@@ -13,6 +13,7 @@ static void fill_view(Frame* frame, FramejitFrameView* view) {
   view->stack = frame->localsplus + code->co_nlocalsplus;
   view->nlocalsplus = code->co_nlocalsplus;
   view->lasti = frame_lasti(frame);
+  view->blocks = 0;
   view->frame = frame;
 }
 

@@ -193,27 +193,25 @@ void handle_WithExceptStart(Simulator& sim, SimFrame& frame, const Instruction&)
   frame.push(call_exit(sim, exit, exception));
 }
 
-// 3.8: the finally body of a with statement, entered with NULL, a return address, or six values of an exception.
+// 3.8: the finally body of a with statement, entered with NULL, a return address, or six values of an exception. While
+// __exit__ runs the stack is as before: if it breaks, the regenerated code must be able to stand here.
 void handle_WithCleanupStart(Simulator& sim, SimFrame& frame, const Instruction&) {
-  SymValue& top = frame.peek(1);
-  SymValue exit;
-  Ref exception;
+  const SymValue& top = frame.peek(1);
   if (top.null() || PyLong_CheckExact(top.get())) {
-    exit = frame.peek(2);
-    SymValue kept = frame.pop();
-    frame.pop();
-    frame.push(std::move(kept));
-  } else {
-    exit = frame.peek(7);
-    exception = frame.peek(2).obj;
-    frame.stack.erase(frame.stack.end() - 7);
-    frame.push({});
-    std::rotate(frame.stack.end() - 4, frame.stack.end() - 1, frame.stack.end());
-    frame.blocks.back().level -= 1;
+    SymValue result = call_exit(sim, frame.peek(2), nullptr);
+    frame.stack.erase(frame.stack.end() - 2);
+    frame.push(SymValue::borrow(Py_None));
+    frame.push(std::move(result));
+    return;
   }
-  frame.push(exception ? SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())))
-                       : SymValue::borrow(Py_None));
-  frame.push(call_exit(sim, exit, exception.get()));
+  Ref exception = frame.peek(2).obj;
+  SymValue result = call_exit(sim, frame.peek(7), exception.get());
+  frame.stack.erase(frame.stack.end() - 7);
+  frame.push({});
+  std::rotate(frame.stack.end() - 4, frame.stack.end() - 1, frame.stack.end());
+  frame.blocks.back().level -= 1;
+  frame.push(SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception.get()))));
+  frame.push(std::move(result));
 }
 
 void handle_WithCleanupFinish(Simulator& sim, SimFrame& frame, const Instruction&) {

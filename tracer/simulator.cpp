@@ -24,6 +24,13 @@ class FrameScope {
 
 bool is_handling(const SimFrame& frame) { return !frame.handled.null() && frame.handled.get() != Py_None; }
 
+// The regenerated code stands at an instruction in one way only.
+bool stands_as_described(const SimFrame& frame) {
+  return frame.code->stands_as_described(frame.pc, frame.blocks.size(), [&](int32_t place) {
+    return static_cast<size_t>(place) >= frame.stack.size() || frame.stack[static_cast<size_t>(place)].null();
+  });
+}
+
 bool is_library_file(PyObject* filename) {
   static PyObject* marker = interned("/torch/");
   return PyUnicode_Check(filename) && PyUnicode_Find(filename, marker, 0, PyUnicode_GET_LENGTH(filename), 1) >= 0;
@@ -68,18 +75,22 @@ void Simulator::raise(PyObject* type, const std::string& message) {
   throw PythonRaised{};
 }
 
-// The innermost frame that can be left and entered again: each frame above the segment's own must have been called by
-// an instruction that only pushes its result, no frame may be handling an exception that the trace raised (it could not
-// be made the handled one again), and the regenerated code must be able to stand at that place.
+// The innermost frame that can be left and entered again, outside the standard library: each frame above the
+// segment's own must have been called by an instruction that only pushes its result, no frame may be handling an
+// exception that the trace raised (it could not be made the handled one again), and the regenerated code must be able
+// to stand at that place.
 BreakPoint Simulator::current_break_point() const {
   BreakPoint best;
   for (size_t level = 0; level < frames_.size(); ++level) {
     const SimFrame& frame = *frames_[level];
     if (level > 0) {
       const SimFrame& caller = *frames_[level - 1];
-      if (!frame.plain || is_handling(caller) || !services_.can_enter(*caller.code, caller.pc, /*pending=*/true)) break;
+      if (!frame.plain || is_handling(caller) || !stands_as_described(caller) ||
+          !services_.can_enter(*caller.code, caller.pc, /*pending=*/true))
+        break;
     }
-    if (!is_handling(frame) && services_.can_enter(*frame.code, frame.pc, /*pending=*/false))
+    if (!is_handling(frame) && stands_as_described(frame) &&
+        services_.can_enter(*frame.code, frame.pc, /*pending=*/false))
       best.count = frame.pc_count;
     else if (frame.handler_point.valid())
       best = frame.handler_point;

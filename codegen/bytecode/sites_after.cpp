@@ -78,15 +78,25 @@ class SiteSearch {
         continue;
       }
       const Instruction& instr = code_.at(i);
-      if (!bytecode::ends_block(instr.op)) work.push_back(next(i));
+      if (!bytecode::ends_block(instr.op) && !raises_again(i)) work.push_back(next(i));
       if (instr.jumps()) work.push_back(instr.target);
       for (InstrIndex outer : handlers_of(i)) work.push_back(outer);
     }
   }
 
+  // 3.8: the end of a finally body that an exception entered; only a `with` statement may have swallowed it.
+  bool raises_again(InstrIndex i) const {
+    return code_.at(i).op == SimOp::kEndFinally && !holds_exception(i) &&
+           code_.at(InstrIndex(i.index() - 1)).op != SimOp::kWithCleanupFinish;
+  }
+
   bool inside_handler(InstrIndex i) const {
-    const Instruction& instr = code_.at(i);
-    if (instr.op == SimOp::kPushExcInfo || !layout_.handled_slots(i).empty() || code_.state(i).varies) return true;
+    return code_.at(i).op == SimOp::kPushExcInfo || !layout_.handled_slots(i).empty() || code_.state(i).varies ||
+           holds_exception(i);
+  }
+
+  // Up to 3.10, in the state that the code is known by.
+  bool holds_exception(InstrIndex i) const {
     for (const Block& block : code_.blocks(i))
       if (block.kind == Block::Kind::kExceptHandler) return true;
     for (SlotKind kind : code_.slot_kinds(i))

@@ -65,6 +65,7 @@ class TwinBuilder {
     std::vector<Block> blocks;
     InstrIndex site;  // any site of this shape
     Label dispatcher;
+    bool varies;  // whether control may pass a site with another stack, and then never leaves through it
   };
 
   std::optional<TwinError> check() {
@@ -108,13 +109,15 @@ class TwinBuilder {
   }
 
   const Shape& shape_at(InstrIndex site) {
-    const int depth = code_.stack_depth(site);
+    const bytecode::StaticState& state = code_.state(site);
     std::vector<Block> blocks = code_.blocks(site);
-    for (const Shape& shape : shapes_)
-      if (shape.depth == depth && shape.blocks.size() == blocks.size() &&
-          common_blocks(shape.blocks, blocks) == blocks.size())
+    for (Shape& shape : shapes_)
+      if (shape.depth == state.depth && shape.blocks.size() == blocks.size() &&
+          common_blocks(shape.blocks, blocks) == blocks.size()) {
+        shape.varies |= state.varies;
         return shape;
-    shapes_.push_back({depth, std::move(blocks), site, out_.new_label()});
+      }
+    shapes_.push_back({state.depth, std::move(blocks), site, out_.new_label(), state.varies});
     return shapes_.back();
   }
 
@@ -125,6 +128,7 @@ class TwinBuilder {
     out_.set_context(shape.site);
     out_.leave_region();
     out_.bind(shape.dispatcher);
+    if (shape.varies) out_.nop();  // see StackAnalysis::visit
     out_.branch_if_equal(kAnswerReturn, leave);
     for (size_t k = 0; k < spec_.exits.size(); ++k) {
       stubs.push_back(out_.new_label());

@@ -128,7 +128,7 @@ const char* TwinLayout::why_not_site(InstrIndex at) const {
     if (region < 0 || handled_[at.index()].back() >= code_.regions[region].depth)
       return "what raises there would leave the handler without ending it";
   }
-  if (code_.state(at).varies) return "the stack there depends on how a finally body was entered";
+  if (code_.state(at).varies && !bytecode::traits(code_.version).has_blocks) return "the stack there has two forms";
   for (SlotKind kind : code_.slot_kinds(at)) {
     if (kind == SlotKind::kException) return "an exception is being handled there, which this version keeps in a block";
     if (kind == SlotKind::kReturnPoint) return "a finally body's return address is on the stack there";

@@ -82,6 +82,11 @@ PyObject* frame_facts(PyObject* self, PyObject*) {
   return Py_BuildValue("(OiiO)", frame->view.code, frame->view.lasti, frame->view.nlocalsplus, frame->view.globals);
 }
 
+PyObject* frame_blocks(PyObject* self, PyObject*) {
+  Frame* frame = as_frame(self);
+  return frame != nullptr ? PyLong_FromLong(frame->view.blocks) : nullptr;
+}
+
 PyObject* frame_handled(PyObject*, PyObject*) {
   PyObject *type, *value, *traceback;
   PyErr_GetExcInfo(&type, &value, &traceback);
@@ -106,6 +111,7 @@ PyMethodDef frame_methods[] = {
     {"stack", frame_stack, METH_VARARGS, "stack(index)"},
     {"set_stack", frame_set_stack, METH_VARARGS, "set_stack(index, value)"},
     {"facts", frame_facts, METH_NOARGS, "facts() -> (code, lasti, number of slots, globals)"},
+    {"blocks", frame_blocks, METH_NOARGS, "blocks() -> how many entries the block stack has; 0 from 3.11 on"},
     {"handled", frame_handled, METH_NOARGS, "handled() -> the exception being handled in this thread"},
     {"set_handled", frame_set_handled, METH_O, "set_handled(exception or None)"},
     {nullptr, nullptr, 0, nullptr}};

@@ -44,12 +44,14 @@ Ref describe(const bytecode::DecodedCode& code, const TwinLayout& layout, InstrI
   const char* why_not_pending = reachable ? layout.why_not_exit(pending) : "no path leads there";
   Ref nulls = int_list(reachable ? layout.null_slots(i) : std::vector<int32_t>());
   Ref handled = int_list(layout.handled_slots(i));
-  return Ref::steal(Py_BuildValue("{s:s,s:i,s:I,s:i,s:i,s:z,s:z,s:i,s:O,s:O,s:i}", "op",
+  const int pending_depth = why_not_pending == nullptr ? layout.exit_depth(pending) : -1;
+  const auto blocks = static_cast<int>(reachable ? code.blocks(i).size() : 0);
+  return Ref::steal(Py_BuildValue("{s:s,s:i,s:I,s:i,s:i,s:z,s:z,s:i,s:O,s:O,s:i,s:O,s:i}", "op",
                                   bytecode::sim_op_name(instr.op), "arg", instr.arg, "offset", instr.offset, "line",
                                   instr.position.line, "depth", code.stack_depth(i), "why_not_site",
                                   layout.why_not_site(i), "why_not_pending", why_not_pending, "pending_depth",
-                                  why_not_pending == nullptr ? layout.exit_depth(pending) : -1, "nulls", nulls.get(),
-                                  "handled", handled.get(), "extra", instr.extra));
+                                  pending_depth, "nulls", nulls.get(), "handled", handled.get(), "extra", instr.extra,
+                                  "varies", code.state(i).varies ? Py_True : Py_False, "blocks", blocks));
 }
 
 PyObject* twin_layout(PyObject*, PyObject* arg) {

@@ -31,6 +31,9 @@ class SiteCall {
   }
 
   PyObject* run() {
+    const bool described = cache_->layout().code().stands_as_described(
+        segment_.at(), static_cast<size_t>(view_.blocks), [&](int32_t place) { return view_.stack[place] == nullptr; });
+    if (!described) return nothing(true);
     FrameInputs inputs{view_.localsplus, view_.stack};
     OwnedValues owned;
     FoundEntry found = find_or_capture(*cache_, segment_, inputs, owned, [&] { return start(); });

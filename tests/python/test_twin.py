@@ -108,7 +108,7 @@ class Twin:
         self.exits = [(i, 0) for i in self.sites] + [(i, 1) for i in pending]
         self.on_site = lambda i, frame: NOTHING
         self.on_take = self.on_resume_slot = self.on_pending = self.on_run_resume = None
-        self.segments = [(i, _core.FrameCall(lambda frame, i=i: self.on_site(i, frame))) for i in self.sites]
+        self.segments = [(i, _core.FrameCall(lambda frame, i=i: self.reach(i, frame))) for i in self.sites]
         self.calls = [
             _core.FrameCall(lambda frame: self.on_take(frame)),
             _core.FrameCall(lambda frame: self.on_run_resume(frame)),
@@ -117,6 +117,11 @@ class Twin:
         ]
         self.twin = function_from(_core.twin_build(fn.__code__, self.segments, self.exits, *self.calls), fn)
         self.resumes = {}
+
+    def reach(self, i, frame):
+        row = self.rows[i]
+        described = frame.blocks() == row["blocks"] and all(frame.stack(j) is NULL for j in row["nulls"])
+        return self.on_site(i, frame) if described or not row["varies"] else NOTHING
 
     def resume_function(self, exit_number):
         if exit_number not in self.resumes:
