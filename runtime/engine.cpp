@@ -59,12 +59,29 @@ void Engine::reset() {
   stats = Stats();
   for (auto& [code, cache] : caches) {
     // It was found idle, which is forgotten too.
-    if (const CodeMark* mark = code_mark(code); mark && *mark == CodeMark::kSkipped) set_code_mark(code, CodeMark::kUser);
+    if (const CodeMark* mark = code_mark(code); mark && *mark == CodeMark::kSkipped)
+      set_code_mark(code, CodeMark::kUser);
     cache->dispose();
   }
   for (auto& owned : std::vector<std::weak_ptr<CodeCache>>(owned_caches_))
     if (auto cache = owned.lock()) cache->dispose();
 }
+
+namespace {
+
+bool begins_with_any(PyObject* code, const std::vector<std::string>& prefixes) {
+  const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
+  if (!file) PyErr_Clear();
+  const std::string_view name = file ? file : "";
+  return name.empty() || std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+           return name.substr(0, prefix.size()) == prefix;
+         });
+}
+
+}  // namespace
+
+bool Engine::is_standard(PyObject* code) const { return begins_with_any(code, standard_prefixes); }
+bool Engine::is_skipped(PyObject* code) const { return is_standard(code) || begins_with_any(code, library_prefixes); }
 
 bool Engine::mark_eager(PyObject* code) {
   set_code_mark(code, CodeMark::kEager);

@@ -39,8 +39,12 @@ class Engine {
   bool strict = false;
   Stats stats;
 
-  // Frames of files that begin with one of these run eagerly when a frame hook meets them.
-  std::vector<std::string> skipped_prefixes;
+  // Frames of files that begin with one of these run eagerly when a frame hook meets them. No break is made inside the
+  // standard library's: the call of it runs eagerly as a whole, and what it calls is captured by itself.
+  std::vector<std::string> standard_prefixes;
+  std::vector<std::string> library_prefixes;
+  bool is_standard(PyObject* code) const;
+  bool is_skipped(PyObject* code) const;
 
   // Throws InternalError on code that cannot be decoded.
   CodeInfoPtr code_info(PyObject* code);

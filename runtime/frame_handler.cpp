@@ -12,21 +12,8 @@ namespace {
 // Code that was captured this often without a single operator is plain Python: it is left alone.
 constexpr int kIdleCaptures = 2;
 
-bool is_skipped_file(PyObject* code) {
-  const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
-  if (!file) {
-    PyErr_Clear();
-    return true;
-  }
-  const std::string_view name = file;
-  if (name.empty()) return true;
-  for (const std::string& prefix : engine().skipped_prefixes)
-    if (name.substr(0, prefix.size()) == prefix) return true;
-  return false;
-}
-
 CodeMark classify(PyObject* code) {
-  CodeMark mark = is_skipped_file(code) ? CodeMark::kSkipped : CodeMark::kUser;
+  CodeMark mark = engine().is_skipped(code) ? CodeMark::kSkipped : CodeMark::kUser;
   if (mark == CodeMark::kUser && engine().code_info(code)->layout.why_not_twin()) mark = CodeMark::kSkipped;
   set_code_mark(code, mark);
   return mark;

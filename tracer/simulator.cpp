@@ -89,6 +89,7 @@ BreakPoint Simulator::current_break_point() const {
           !services_.can_enter(*caller.code, caller.pc, /*pending=*/true))
         break;
     }
+    if (level > 0 && !services_.may_break_inside(*frame.code)) continue;
     if (!is_handling(frame) && stands_as_described(frame) &&
         services_.can_enter(*frame.code, frame.pc, /*pending=*/false))
       best.count = frame.pc_count;

@@ -34,6 +34,8 @@ struct TracerServices {
   std::function<bytecode::DecodedCodePtr(PyObject* code)> decode;
   // Whether regenerated code can be entered at this instruction (for pending: go on after it with its result).
   std::function<bool(const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool pending)> can_enter;
+  // Whether a capture may end inside a callee of this code; otherwise it ends at its call.
+  std::function<bool(const bytecode::DecodedCode& code)> may_break_inside;
   // The user's function behind a framejit callable (StaticFunction), or null: a borrowed reference.
   std::function<PyObject*(PyObject* callable)> captured_function;
   // framejit.not_to_static and functions whose frames must run eagerly.

@@ -66,16 +66,25 @@ PyObject* set_error_types(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyObject* set_skipped_prefixes(PyObject*, PyObject* list) {
+bool read_prefixes(PyObject* list, std::vector<std::string>* prefixes) {
   Ref items = Ref::steal(PySequence_Tuple(list));
-  if (!items) return nullptr;
-  std::vector<std::string> prefixes;
+  if (!items) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
     const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(items.get(), i));
-    if (!text) return nullptr;
-    prefixes.push_back(text);
+    if (!text) return false;
+    prefixes->push_back(text);
   }
-  engine().skipped_prefixes = std::move(prefixes);
+  return true;
+}
+
+PyObject* set_skipped_prefixes(PyObject*, PyObject* args) {
+  PyObject *standard, *library;
+  std::vector<std::string> standard_prefixes, library_prefixes;
+  if (!PyArg_ParseTuple(args, "OO", &standard, &library) || !read_prefixes(standard, &standard_prefixes) ||
+      !read_prefixes(library, &library_prefixes))
+    return nullptr;
+  engine().standard_prefixes = std::move(standard_prefixes);
+  engine().library_prefixes = std::move(library_prefixes);
   Py_RETURN_NONE;
 }
 
@@ -91,8 +100,8 @@ PyMethodDef kFunctions[] = {
     {"stats", stats, METH_NOARGS, "stats()\n--\n\nTotals since the last reset, as a dict."},
     {"reset", reset, METH_NOARGS, "reset()\n--\n\nDrops shared caches and totals."},
     {"set_error_types", set_error_types, METH_VARARGS, "set_error_types(internal, graph_break)\n--\n\n"},
-    {"set_skipped_prefixes", set_skipped_prefixes, METH_O,
-     "set_skipped_prefixes(names)\n--\n\nFrames of files that begin with one of these are never hooked."},
+    {"set_skipped_prefixes", set_skipped_prefixes, METH_VARARGS,
+     "set_skipped_prefixes(standard, library)\n--\n\nFrames of files that begin with one of these are never hooked."},
     {"stop_reasons", stop_reasons, METH_NOARGS,
      "stop_reasons()\n--\n\nEach reason of a graph break: name -> (text, hint)."},
     {nullptr, nullptr, 0, nullptr}};

@@ -9,19 +9,19 @@ from framejit import _C, _errors
 def skipped_prefixes():
     """Beginnings of the file names whose frames run as they are when an uncaptured instruction reaches them.
 
-    They may still be captured as callees of the user's code; this list only says where no capture starts by itself.
+    They may still be captured as callees of the user's code; these lists only say where no capture starts by itself.
+
+    Returns:
+        tuple: two lists, of the standard library and of torch and framejit. A capture does not end inside the first.
     """
     import torch
 
     paths = sysconfig.get_paths()
-    folders = {paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}
-    folders.add(os.path.dirname(torch.__file__))
-    folders.add(os.path.dirname(__file__))
     # site-packages lies inside the standard library's folder, and is the user's code.
-    prefixes = ["<frozen", "<string>", "<__array_function__"]
-    for folder in sorted(folders):
-        prefixes += _inside(folder, keep=("site-packages", "dist-packages"))
-    return prefixes
+    standard = ["<frozen", "<string>", "<__array_function__"]
+    for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
+        standard += _inside(folder, keep=("site-packages", "dist-packages"))
+    return standard, [os.path.dirname(module.__file__) + os.sep for module in (torch, _C)]
 
 
 def _inside(folder, keep):
@@ -40,6 +40,6 @@ def start():
     """Called once, by the package's import."""
     _C.set_error_types(_errors.InternalError, _errors.GraphBreakError)
     _C.set_strict(os.environ.get("FRAMEJIT_STRICT", "0") not in ("", "0"))
-    _C.set_skipped_prefixes(skipped_prefixes())
+    _C.set_skipped_prefixes(*skipped_prefixes())
 
     _C.start()

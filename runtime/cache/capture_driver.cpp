@@ -33,6 +33,7 @@ TracerServices services_for(ObjectPool& pool) {
             const codegen::TwinLayout& layout = engine().code_info(code.code.get())->layout;
             return !layout.why_not_twin() && !layout.why_not_exit({at, pending});
           },
+          [](const bytecode::DecodedCode& code) { return !engine().is_standard(code.code.get()); },
           [](PyObject* callable) { return static_function_target(callable); },
           [](PyObject* function) { return Engine::runs_eagerly(function); }};
 }

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import framejit
-from support.counts import at_least, check_captured
+from support.counts import at_least, check_captured, check_equal
 from support.same_as_eager import assert_same_as_eager
 from support.source import define_function
 
@@ -680,6 +680,41 @@ def test_numpy_round_trip():
         return torch.from_numpy(numpy.sqrt(numpy.abs(array))).cos(), numpy.asarray(x).sum(), x.__array__().shape
 
     check(f, x4())
+
+
+def test_break_inside_the_standard_library_is_a_break_at_its_call():
+    import textwrap
+
+    def f(x):
+        y = x.sin()
+        return textwrap.wrap("word " * len(LOG), 8), y.cos()
+
+    compiled = check(f, x4())
+    captured = {record["location"].partition(":")[0] for record in framejit._C.captures(compiled)}
+    check_equal("files that captures begin in", captured, {__file__})
+
+
+def test_break_in_a_function_that_the_standard_library_calls():
+    import contextlib
+
+    class Entered(contextlib.ContextDecorator):
+        def __enter__(self):
+            LOG.append("enter")
+
+        def __exit__(self, *unused):
+            LOG.append("exit")
+
+    @Entered()
+    def inner(x):
+        y = x.sin()
+        print("inner")
+        return y.cos()
+
+    def f(x):
+        return inner(x.tan()).exp()
+
+    compiled = check(f, x4())
+    check_captured(compiled, "tan", "sin", "cos", "exp")
 
 
 def test_copy_and_pickle_of_a_tensor_break():
