@@ -5,8 +5,6 @@
 
 namespace framejit {
 
-using bytecode::SimOp;
-
 namespace {
 
 constexpr size_t kMaxDepth = 180;
