@@ -75,6 +75,7 @@ class RecipeTable {
 enum class EffectKind : uint8_t {
   kSetAttr,       // target.name = value through object.__setattr__ (PyObject_GenericSetAttr)
   kDelAttr,       // name
+  kSetSlot,       // key: the member descriptor of the slot, which a subclass may hide behind another attribute
   kTypeSetAttr,   // target is a type: type.__setattr__
   kDictSet,       // target[key] = value on an exact dict or by PyObject_SetItem of a dict subclass's dict part
   kDictDelete,    // key

@@ -330,12 +330,12 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
     PyObject *name, *member;
     for (Py_ssize_t pos = 0; PyDict_Next(type->tp_dict, &pos, &name, &member);) {
       if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
-      Ref value = Ref::steal(PyObject_GetAttr(obj, name));
+      Ref value = Ref::steal(PyMemberDescr_Type.tp_descr_get(member, obj, nullptr));
       if (!value) {
         PyErr_Clear();
         continue;
       }
-      slot_effects_.push_back({EffectKind::kSetAttr, recipe, constant(name), describe_object(sim_.keep(value)), {}});
+      slot_effects_.push_back({EffectKind::kSetSlot, recipe, constant(member), describe_object(sim_.keep(value)), {}});
     }
   }
 }

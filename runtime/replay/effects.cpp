@@ -100,6 +100,8 @@ bool Replay::apply_to(const Effect& effect, PyObject* target) {
     case EffectKind::kSetAttr:
     case EffectKind::kDelAttr:
       return PyObject_GenericSetAttr(target, key.get(), value.get()) == 0;
+    case EffectKind::kSetSlot:
+      return Py_TYPE(key.get())->tp_descr_set(key.get(), target, value.get()) == 0;
     case EffectKind::kTypeSetAttr:
       return PyType_Type.tp_setattro(target, key.get(), value.get()) == 0;
     case EffectKind::kDictSet:

@@ -550,6 +550,27 @@ def test_copy_of_objects():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="dataclass(slots=True) came with Python 3.10")
+def test_property_over_a_slot_of_the_base():
+    class Base:
+        __slots__ = ("name", "kept")
+
+    class Derived(Base):
+        __slots__ = ("parts",)
+
+        @property
+        def name(self):
+            return "/".join(self.parts)
+
+    def f(x):
+        inside = Derived()
+        inside.parts = ["a", "b"]
+        inside.kept = x + 1
+        print("break")
+        return inside.name, inside, inside.kept * 2
+
+    check(f, breaks=1, graphs=2)
+
+
 def test_dataclass_with_slots():
     @dataclasses.dataclass(slots=True, kw_only=True)
     class Slotted:
