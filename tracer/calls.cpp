@@ -115,6 +115,12 @@ PyObject* descriptor_of(PyTypeObject* type, const PyMethodDef* method) {
   return first && PyFunction_Check(first) ? nullptr : first;
 }
 
+// 3.13 no longer exports the type itself.
+PyTypeObject* method_wrapper_type() {
+  static PyTypeObject* const type = Py_TYPE(Ref::steal(PyObject_GetAttrString(Py_None, "__str__")).get());
+  return type;
+}
+
 Builtin identify(PyObject* callable) {
   if (PyCFunction_Check(callable)) {
     PyObject* self = PyCFunction_GET_SELF(callable);
@@ -127,8 +133,7 @@ Builtin identify(PyObject* callable) {
       return {PyCFunction_Check(descriptor) ? descriptor : callable, nullptr};
     return {descriptor, self};
   }
-  static PyTypeObject* method_wrapper = &_PyMethodWrapper_Type;
-  if (Py_TYPE(callable) == method_wrapper) {
+  if (Py_TYPE(callable) == method_wrapper_type()) {
     Ref self = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
     Ref name = Ref::steal(PyObject_GetAttrString(callable, "__name__"));
     Ref owner = Ref::steal(PyObject_GetAttrString(callable, "__objclass__"));
@@ -280,7 +285,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
     }
     PyTypeObject* type = Py_TYPE(f);
     if (PyCFunction_Check(f) || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
-        type == &_PyMethodWrapper_Type || type == &PyClassMethodDescr_Type)
+        type == method_wrapper_type() || type == &PyClassMethodDescr_Type)
       return call_builtin(f, std::move(args));
     if (PyObject* hook = lookup_type(type, interned("__call__")); hook && PyFunction_Check(hook)) {
       if (services_.runs_eagerly(f)) stop(StopReason::kNotToStatic, qualified_name(f));

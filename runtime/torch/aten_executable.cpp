@@ -1,12 +1,14 @@
 #include "runtime/torch/aten_executable.h"
 
 #include <c10/util/SmallVector.h>
-#include <traceback.h>
 
 #include "runtime/torch/gil.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
 #include "runtime/torch/view_replay.h"
+
+// From 3.13 on the declaration is in CPython's internal headers, the function still exported.
+extern "C" PyAPI_FUNC(void) _PyTraceback_Add(const char* function, const char* file, int line);
 
 namespace framejit::torchlib {
 
