@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import framejit
-from support.snapshot import is_test_code
+from framejit._shadow.scope import is_user_code
 
 
 def x3():
@@ -45,7 +45,7 @@ def user_entries(error):
     entries = []
     for frame, summary in zip(traceback.walk_tb(error.__traceback__), traceback.extract_tb(error.__traceback__)):
         code = frame[0].f_code
-        if is_test_code(code.co_filename) and code.co_name in ("inner", "middle", "outer", "<lambda>", "f"):
+        if is_user_code(code.co_filename) and code.co_name in ("inner", "middle", "outer", "<lambda>", "f"):
             columns = (getattr(summary, "colno", None), getattr(summary, "end_colno", None))
             entries.append((summary.filename, summary.lineno, summary.name, summary.line, columns))
     return entries

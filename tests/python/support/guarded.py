@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import framejit
+from framejit._shadow.account import Account, seed_all
+from framejit._shadow.snapshot import Snapshot
 
 from . import counts
-from .same_as_eager import account
-from .snapshot import Snapshot
 
 
 class Guarded:
@@ -31,11 +31,14 @@ class Guarded:
 
     def _call(self, args, kwargs, when, **expected):
         snapshot = Snapshot(self.fn, *args, *kwargs.values())
-        eager, _ = account(self.fn, args, kwargs, snapshot)
+        seed_all(0)
+        eager = Account(self.fn, args, kwargs, snapshot)
         snapshot.restore()
+        seed_all(0)
         with counts.counting() as counted:
-            compiled, raised = account(self.compiled, args, kwargs, snapshot)
+            compiled = Account(self.compiled, args, kwargs, snapshot)
         snapshot.restore()
-        if eager != compiled:
-            raise AssertionError("\n".join(["differs from eager:", *eager, "compiled:", *compiled])) from raised
+        difference = eager.difference(compiled)
+        if difference:
+            raise AssertionError(f"the compiled run differs from eager\n{difference}") from compiled.raised
         counts.check_counts(counted, when, **expected)

@@ -9,29 +9,19 @@ each time that the compiled path ran.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import hashlib
-import io
-import random
+import os
 
 import torch
 
 import framejit
+from framejit._shadow import scope
+from framejit._shadow.account import Account, seed_all
+from framejit._shadow.snapshot import Snapshot
 
 from . import counts
-from .describe import Describer
-from .snapshot import MISSING, Snapshot, is_test_code
 
 at_least = counts.at_least
-
-# Of enum.Flag, which enters there each combination that it has made; which run made it makes no difference.
-PRIVATE_CACHES = {"_value2member_map_"}
-
-try:
-    import numpy
-except ImportError:  # framejit does not need it
-    numpy = None
+scope.exclude(os.path.dirname(__file__))
 
 
 def assert_same_as_eager(
@@ -98,14 +88,14 @@ class Case:
 
     def run(self, when, change=None, check_raises=True, **expected):
         """One eager run and one compiled run, compared; `expected` are the counts of the compiled one."""
-        eager, raised = self._account(self.fn, change)
+        eager = self._account(self.fn, change)
         if check_raises:
-            check_expected_exception(raised, self.raises)
+            check_expected_exception(eager.raised, self.raises)
         with counts.counting() as counted:
-            compiled, raised = self._account(self.compiled, change)
-        if eager != compiled:
-            diff = "\n".join(difflib.unified_diff(eager, compiled, "eager", "compiled", lineterm="", n=2))
-            raise AssertionError(f"{when}: the compiled run differs from eager\n{diff}") from raised
+            compiled = self._account(self.compiled, change)
+        difference = eager.difference(compiled)
+        if difference:
+            raise AssertionError(f"{when}: the compiled run differs from eager\n{difference}") from compiled.raised
         counts.check_counts(counted, when, **expected)
 
     def _account(self, run, change):
@@ -113,8 +103,9 @@ class Case:
         if change is not None:
             args, kwargs = change(args, kwargs) if change in (fresh_copies, double_copies) else (change(*args), kwargs)
         snapshot = Snapshot(self.fn, self.after, *args, *kwargs.values())
+        seed_all(self.seed)
         try:
-            return account(run, args, kwargs, snapshot, self.after, self.seed)
+            return Account(run, args, kwargs, snapshot, self.after)
         finally:
             snapshot.restore()
 
@@ -124,106 +115,6 @@ def check_expected_exception(raised, expected):
         raise AssertionError(f"eager does not raise {expected.__name__}")
     if raised is not None and (expected is None or not isinstance(raised, expected)):
         raise raised
-
-
-def account(run, args, kwargs, snapshot, after=None, seed=0):
-    """Run `run(*args, **kwargs)`; returns (lines that describe all it did, the exception or None)."""
-    seed_all(seed)
-    printed = io.StringIO()
-    result, raised, afterwards = MISSING, None, MISSING
-    with contextlib.redirect_stdout(printed):
-        try:
-            result = run(*args, **kwargs)
-            if after is not None:
-                afterwards = after(result)
-        except Exception as error:
-            raised = error
-    with torch._C.DisableTorchFunctionSubclass():
-        lines = describe_run(args, kwargs, snapshot, printed.getvalue(), result, afterwards, raised)
-    return lines, raised
-
-
-def describe_run(args, kwargs, snapshot, printed, result, afterwards, raised):
-    """Lines for all that a run did, in the order in which identities are numbered: arguments, results, the rest."""
-    describer = Describer(snapshot.versions)
-    lines = describer.lines
-    lines += [f"printed: {line}" for line in printed.splitlines(True)]
-    lines += [f"random state: {text}" for text in random_states()] + [f"switches: {torch_switches()}"]
-    for index, value in enumerate(args):
-        describer.describe(f"args[{index}]", value)
-    for name, value in kwargs.items():
-        describer.describe(f"kwargs[{name}]", value)
-    if result is not MISSING:
-        describer.describe("result", result)
-    if afterwards is not MISSING:
-        describer.describe("after", afterwards)
-    if raised is not None:
-        describe_exception(describer, "raised", raised)
-    describe_surroundings(describer, snapshot)
-    return lines
-
-
-def describe_surroundings(describer, snapshot):
-    """Globals, cells and attributes that the function and the functions it names can reach."""
-    for name, value in snapshot.named_globals():
-        if value is MISSING:
-            describer.lines.append(f"global {name}: none")
-        elif not getattr(value, "__name__", "").startswith("framejit"):
-            describer.describe(f"global {name}", value)
-    for index, cell in enumerate(snapshot.cells()):
-        describer.describe(f"cell {index}", cell)
-    for cls in snapshot.classes():
-        for name, value in sorted(vars(cls).items()):
-            if not name.startswith("__") and name not in PRIVATE_CACHES:
-                describer.describe(f"class {cls.__qualname__}.{name}", value)
-
-
-def describe_exception(describer, path, error):
-    describer.describe(path, error)
-    describer.lines.append(f"{path} message: {error}")
-    describer.lines.append(f"{path} suppress_context: {error.__suppress_context__}")
-    for line in user_lines(error.__traceback__):
-        describer.lines.append(f"{path} at {line}")
-    for name in ("__cause__", "__context__"):
-        if getattr(error, name) is not None:
-            describe_exception(describer, f"{path}.{name}", getattr(error, name))
-
-
-def user_lines(traceback):
-    """'function line n: text' of each traceback entry in the tests' own code, outermost first."""
-    lines = []
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if is_test_code(code.co_filename):
-            lines.append(f"{code.co_name} in {code.co_filename} line {traceback.tb_lineno}")
-        traceback = traceback.tb_next
-    return lines
-
-
-def seed_all(seed):
-    random.seed(seed)
-    torch.manual_seed(seed)
-    if numpy is not None:
-        numpy.random.seed(seed)
-
-
-def random_states():
-    yield f"random {hash(random.getstate())}"
-    yield f"torch {hashlib.sha1(torch.get_rng_state().numpy().tobytes()).hexdigest()}"
-    if numpy is not None:
-        name, keys, position, has_gauss, cached = numpy.random.get_state()
-        yield f"numpy {name} {hashlib.sha1(keys.tobytes()).hexdigest()} {position} {has_gauss} {cached}"
-
-
-def torch_switches():
-    return {
-        "grad": torch.is_grad_enabled(),
-        "inference": torch.is_inference_mode_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-        "default dtype": torch.get_default_dtype(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "threads": torch.get_num_threads(),
-    }
 
 
 def map_tensors(value, change, memo):

@@ -6,8 +6,6 @@ that number afterwards, so that identity relations (one list returned twice, an 
 of the account. Numbers and strings have no identity here: Python does not promise one.
 """
 
-from __future__ import annotations
-
 import collections
 import enum
 import functools
@@ -24,13 +22,22 @@ TORCH_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 BUILTIN_CALLABLES = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType)
 BUILTIN_ITERATORS = tuple(
     type(value)
-    for value in (iter([]), iter(()), iter({}), iter({}.items()), iter({}.values()), iter(""), iter(range(0)), reversed([]))
+    for value in (
+        iter([]),
+        iter(()),
+        iter({}),
+        iter({}.items()),
+        iter({}.values()),
+        iter(""),
+        iter(range(0)),
+        reversed([]),
+    )
 ) + (enumerate, zip, map, filter)
 # Slots that the compiled path fills by contract, so that they differ from eager's.
 IGNORED_ATTRIBUTES = {"_compiled_call_impl"}
 
 
-def tensor_bytes(tensor: torch.Tensor) -> bytes:
+def tensor_bytes(tensor):
     """The values, row-major, bit for bit."""
     plain = tensor.detach().resolve_conj().resolve_neg().cpu()
     if plain.layout != torch.strided:
@@ -48,7 +55,7 @@ class Describer:
         self._alive = []
         self._versions = versions or {}
 
-    def describe(self, path: str, value):
+    def describe(self, path, value):
         text = self._atom(value)
         if text is not None:
             self.lines.append(f"{path}: {text}")

@@ -5,37 +5,32 @@ and containers; `restore()` undoes what a run changed, in place, writing only wh
 can be given to an eager run and to a compiled one (a module must stay that module to hit its guards).
 """
 
-from __future__ import annotations
-
+import array
 import collections
+import collections.abc
 import functools
-import os
-import sys
+import logging
+import random
 import types
 
 import torch
 
-from .source import PREFIX, SOURCE_MODULE
+from framejit import _C
+from framejit._shadow import scope
 
-TESTS_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+try:
+    import numpy
+except ImportError:  # framejit does not need it
+    numpy = None
+
 MISSING = object()
+# Reached from any global that names one, with files at their ends: not state of the program.
+NOT_STATE = (logging.Logger, logging.Handler)
+# Reading one changes it, or its state is out of reach. Files are iterators.
+NOT_PUT_BACK = (collections.abc.Iterator, collections.abc.AsyncIterator, collections.abc.Coroutine, memoryview)
 
 
-def is_test_code(filename: str) -> bool:
-    """True for the tests' own code, generated sources included; False for libraries and for this support code."""
-    if filename.startswith(PREFIX):
-        return True
-    filename = os.path.abspath(filename)
-    return filename.startswith(TESTS_FOLDER + os.sep) and not filename.startswith(os.path.join(TESTS_FOLDER, "support") + os.sep)
-
-
-def is_test_class(cls: type) -> bool:
-    if cls.__module__ == SOURCE_MODULE:
-        return True
-    return is_test_code(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
-
-
-def names_used(code: types.CodeType):
+def names_used(code):
     """Names of globals and attributes in `code` and in the code nested in it."""
     names = set(code.co_names)
     for constant in code.co_consts:
@@ -51,7 +46,9 @@ class Snapshot:
         self._seen = {}
         self._records = []
         self._globals = {}
-        self.versions = {}
+        self._tensors = []
+        self.lost = []  # kinds of what was found and cannot be put back
+        self.versions = {}  # id of a tensor -> its version counter before the run
         self._pending = list(roots)
         with torch._C.DisableTorchFunctionSubclass():
             while self._pending:
@@ -66,6 +63,18 @@ class Snapshot:
                 namespace.pop(name, None)
             elif namespace.get(name, MISSING) is not saved:
                 namespace[name] = saved
+        with torch._C.DisableTorchFunctionSubclass():
+            for tensor in self._tensors:
+                self.versions[id(tensor)] = None if tensor.is_inference() else tensor._version
+
+    def lost_by_run(self):
+        """Kinds of what a run has changed and `restore` cannot put back: the history of tensors that are no leaves."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return [
+                "the history of a tensor"
+                for _, tensor, state in self._records
+                if isinstance(state, TensorState) and not state.is_leaf and tensor.grad_fn is not state.grad_fn
+            ]
 
     def named_globals(self):
         """(name, value or MISSING) of each global that the code names, now, in a stable order."""
@@ -77,7 +86,7 @@ class Snapshot:
         return [value for value in self._seen.values() if isinstance(value, types.CellType)]
 
     def classes(self):
-        """The classes of the tests' own code found, in the order of the walk."""
+        """The classes of the program's own code found, in the order of the walk."""
         return [target for restore, target, _ in self._records if restore is restore_class]
 
     def _visit(self, value):
@@ -98,7 +107,11 @@ class Snapshot:
             self._record(restore_cell, value, cell_contents(value))
         elif isinstance(value, type):
             self._visit_class(value)
-        elif not isinstance(value, types.ModuleType):
+        elif isinstance(value, _C.StaticFunction):
+            self._pending.append(value.__wrapped__)
+        elif isinstance(value, NOT_PUT_BACK):
+            self.lost.append(type(value).__name__)
+        elif not isinstance(value, NOT_STATE + (types.ModuleType,)):
             self._visit_container(value)
 
     def _record(self, restore, target, saved):
@@ -106,7 +119,7 @@ class Snapshot:
         self._pending += saved if isinstance(saved, (list, tuple)) else [saved]
 
     def _visit_container(self, value):
-        if isinstance(value, (list, collections.deque, bytearray)):
+        if isinstance(value, (list, collections.deque, bytearray, array.array)):
             self._record(restore_sequence, value, list(value))
         elif isinstance(value, dict):
             self._records.append((restore_dict, value, dict(value)))
@@ -118,6 +131,12 @@ class Snapshot:
             self._pending += list(value)
         elif isinstance(value, functools.partial):
             self._pending += [value.func, value.args, value.keywords]
+        elif isinstance(value, random.Random):
+            self._records.append((restore_random, value, value.getstate()))
+        elif isinstance(value, torch.Generator):
+            self._records.append((restore_generator, value, value.get_state()))
+        elif numpy is not None and isinstance(value, numpy.ndarray):
+            self._records.append((restore_array, value, value.copy()))
         self._visit_attributes(value)
 
     def _visit_attributes(self, value):
@@ -133,29 +152,43 @@ class Snapshot:
                     self._record(restore_slot, (value, name), [getattr(value, name, MISSING)])
 
     def _visit_tensor(self, tensor):
+        self._tensors.append(tensor)
         self.versions[id(tensor)] = None if tensor.is_inference() else tensor._version
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+            self.lost.append(
+                f"{tensor.layout} tensor" if tensor.layout != torch.strided else "quantized or nested tensor"
+            )
         self._records.append((restore_tensor, tensor, TensorState(tensor)))
         if tensor.is_leaf and tensor.grad is not None:
             self._pending.append(tensor.grad)
         self._visit_attributes(tensor)
 
     def _visit_function(self, function):
-        if not is_test_code(function.__code__.co_filename):
+        if not scope.is_user_code(function.__code__.co_filename):
             return
         for cell in function.__closure__ or ():
             self._pending.append(cell)
         self._pending += [function.__defaults__, function.__kwdefaults__]
-        self._records.append((restore_function, function, (function.__code__, function.__defaults__, function.__kwdefaults__)))
+        self._records.append(
+            (restore_function, function, (function.__code__, function.__defaults__, function.__kwdefaults__))
+        )
         self._visit_attributes(function)
-        for name in names_used(function.__code__):
-            key = (id(function.__globals__), name)
-            if key not in self._globals:
-                saved = function.__globals__.get(name, MISSING)
-                self._globals[key] = (function.__globals__, saved)
+        names = names_used(function.__code__)
+        self._visit_names(function.__globals__, names)
+        for name in names:
+            module = function.__globals__.get(name)
+            if isinstance(module, types.ModuleType) and scope.is_user_module(module.__name__):
+                self._visit_names(vars(module), names & set(vars(module)))
+
+    def _visit_names(self, namespace, names):
+        for name in names:
+            if (id(namespace), name) not in self._globals:
+                saved = namespace.get(name, MISSING)
+                self._globals[id(namespace), name] = (namespace, saved)
                 self._pending.append(saved)
 
     def _visit_class(self, cls):
-        if not is_test_class(cls):
+        if not scope.is_user_class(cls):
             return
         public = {name: item for name, item in vars(cls).items() if not name.startswith("__")}
         self._records.append((restore_class, cls, public))
@@ -170,6 +203,7 @@ class TensorState:
         self.values = tensor.detach().clone()
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
+        self.grad_fn = tensor.grad_fn
         self.grad = tensor.grad if tensor.is_leaf else None
         self.grad_values = None if self.grad is None else self.grad.detach().clone()
 
@@ -187,12 +221,34 @@ def restore_tensor(tensor, state):
             tensor.untyped_storage()._cdata != state.alias.untyped_storage()._cdata
         ):
             tensor.data = state.alias
-        if tensor.device.type != "meta" and not tensor.is_inference() and 0 not in tensor.stride():
-            tensor.data.copy_(state.values)
+        if tensor.device.type != "meta" and 0 not in tensor.stride():
+            write_values(tensor, state.values)
         if state.is_leaf and tensor.requires_grad != state.requires_grad:
             tensor.requires_grad_(state.requires_grad)
         if state.is_leaf and tensor.grad is not state.grad:
             tensor.grad = state.grad
+
+
+def write_values(tensor, values):
+    """Without a trace in the version counter."""
+    if tensor.is_inference():
+        with torch.inference_mode():
+            tensor.copy_(values)
+    else:
+        tensor.data.copy_(values)
+
+
+def restore_random(generator, state):
+    generator.setstate(state)
+
+
+def restore_generator(generator, state):
+    generator.set_state(state)
+
+
+def restore_array(value, saved):
+    if value.shape == saved.shape and value.flags.writeable:
+        value[...] = saved
 
 
 def cell_contents(cell):
@@ -212,7 +268,10 @@ def restore_cell(cell, saved):
 
 def restore_sequence(value, saved):
     if len(value) != len(saved) or any(now is not then for now, then in zip(value, saved)):
-        value.clear()
+        if isinstance(value, array.array):
+            del value[:]
+        else:
+            value.clear()
         value.extend(saved)
 
 

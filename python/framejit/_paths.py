@@ -1,0 +1,51 @@
+"""Where the standard library, torch and framejit lie, as beginnings of file names."""
+
+import os
+import site
+import sysconfig
+
+from framejit import _C
+
+STANDARD_NAMES = ("<frozen", "<string>", "<__array_function__")
+
+
+def skipped_prefixes():
+    """Beginnings of the file names whose frames run as they are when an uncaptured instruction reaches them.
+
+    They may still be captured as callees of the user's code; these lists only say where no capture starts by itself.
+
+    Returns:
+        tuple: two lists, of the standard library and of torch and framejit. A capture does not end inside the first.
+    """
+    import torch
+
+    paths = sysconfig.get_paths()
+    # site-packages lies inside the standard library's folder, and is the user's code.
+    standard = list(STANDARD_NAMES)
+    for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
+        standard += _inside(folder, keep=("site-packages", "dist-packages"))
+    return standard, [os.path.dirname(module.__file__) + os.sep for module in (torch, _C)]
+
+
+def installed_prefixes():
+    """Beginnings of the names of all files that are not the user's own: the above and what is in site-packages.
+
+    Returns:
+        tuple
+    """
+    standard, libraries = skipped_prefixes()
+    paths = sysconfig.get_paths()
+    installed = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
+    return tuple(standard + libraries + [folder + os.sep for folder in sorted(installed)])
+
+
+def _inside(folder, keep):
+    """`folder` itself, or all in it but the folders named in `keep`, as prefixes of paths."""
+    if not any(os.path.isdir(os.path.join(folder, name)) for name in keep):
+        return [folder + os.sep]
+    with os.scandir(folder) as entries:
+        return [
+            entry.path + (os.sep if entry.is_dir() else "")
+            for entry in entries
+            if entry.name not in keep and (entry.is_dir() or entry.name.endswith(".py"))
+        ]
