@@ -22,6 +22,11 @@ __all__ = [
 _BACKENDS = {None: None, "native": None, "aten": None}
 
 
+def backend_names():
+    """One name for each back end: those that stand for the same one count once, by the last."""
+    return sorted({backend: name for name, backend in _BACKENDS.items() if name is not None}.values())
+
+
 def to_static(fn=None, *, full_graph=False, backend="aten"):
     """Run a function or a module as captured graphs.
 
