@@ -30,8 +30,9 @@ import torch
 
 import framejit
 from framejit import _C, _api, _inspect
-from framejit._shadow.account import Account, RandomState, seed_all, torch_switches
+from framejit._shadow.account import Account
 from framejit._shadow.snapshot import Snapshot
+from framejit._shadow.surroundings import RandomState, Surroundings, Switches, seed_all
 
 __all__ = ["Mode", "ToStaticTestCase", "disable", "expect_failure", "modes"]
 
@@ -152,39 +153,6 @@ def _explained(method, reason):
     return case
 
 
-class _GlobalState:
-    """What is one for the process or the thread, and a test must leave as it was."""
-
-    def __init__(self):
-        self.values = torch_switches()
-        # torch.get_default_device() of torch 2.4 fails after set_default_device(None)
-        self.values["default device"] = torch.empty(0).device
-        self.values["enable_to_static"] = enabled = _C.set_enabled(True)
-        _C.set_enabled(enabled)
-
-    def changes(self):
-        """What differs now, in words."""
-        now = _GlobalState().values
-        return [
-            "{} was {}, is {}".format(name, before, now[name])
-            for name, before in self.values.items()
-            if now[name] != before
-        ]
-
-    def restore(self):
-        before, now = self.values, _GlobalState().values
-        _C.set_enabled(before["enable_to_static"])
-        torch.set_grad_enabled(before["grad"])
-        torch.set_default_dtype(before["default dtype"])
-        torch.set_autocast_enabled("cpu", before["autocast"])
-        if now["deterministic"] != before["deterministic"]:
-            torch.use_deterministic_algorithms(before["deterministic"])
-        if now["threads"] != before["threads"]:
-            torch.set_num_threads(before["threads"])
-        if now["default device"] != before["default device"]:
-            torch.set_default_device(None if before["default device"].type == "cpu" else before["default device"])
-
-
 class ToStaticTestCase(unittest.TestCase):
     """A test case whose methods `test_*` run once in each mode of `to_static`.
 
@@ -232,7 +200,7 @@ class ToStaticTestCase(unittest.TestCase):
         """`framejit.to_static` with the options of the mode that runs."""
         return framejit.to_static(fn, full_graph=self.mode.full_graph, backend=self.mode.backend)
 
-    def check(self, fn, *args, **kwargs):
+    def check(self, fn, /, *args, **kwargs):
         """Call `fn` eagerly once and compiled twice, each time from the same state, and compare.
 
         Compared are the results, bit for bit, with their identities, strides and histories; mutations of arguments,
@@ -279,16 +247,16 @@ class ToStaticTestCase(unittest.TestCase):
             yield self.to_static(fn)
 
     def _compare(self, compiled, args, kwargs):
-        snapshot, random_state = Snapshot(compiled, *args, *kwargs.values()), RandomState()
+        snapshot, surroundings = Snapshot(compiled, *args, *kwargs.values()), Surroundings()
         with framejit.enable_to_static_guard(False):
             eager = Account(compiled, args, kwargs, snapshot)
-        lost = snapshot.lost + snapshot.lost_by_run()
+        lost = snapshot.lost + snapshot.lost_by_run() + surroundings.lost_by_run()
         if lost:
             raise ValueError("cannot be put back for a second run: {}".format(", ".join(sorted(set(lost)))))
         before = _C.stats()
         for when in ("first", "second"):
             snapshot.restore()
-            random_state.restore()
+            surroundings.restore()
             run = Account(compiled, args, kwargs, snapshot)
             if isinstance(run.raised, framejit.GraphBreakError) and type(run.raised) is not type(eager.raised):
                 raise run.raised
@@ -316,11 +284,11 @@ class ToStaticTestCase(unittest.TestCase):
         if made_from is None:
             raise TypeError("{} was not made for a mode".format(self.id()))
         self.mode = made_from[1]
-        outer, random_state = _GlobalState(), RandomState()
+        outer, random_state = Switches(), RandomState()
         framejit.enable_to_static(True)
         framejit.reset()
         seed_all(self.seed)
-        self.addCleanup(self._fail_on_leak, _GlobalState())  # the first to be added runs last
+        self.addCleanup(self._fail_on_leak, Switches())  # the first to be added runs last
         try:
             yield
         finally:

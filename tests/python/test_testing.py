@@ -1,5 +1,6 @@
 """framejit.testing: cases per mode, marks, modes by environment, comparison with eager, leaks."""
 
+import contextvars
 import os
 import random
 import subprocess
@@ -15,6 +16,7 @@ from framejit import testing
 
 NAMES = [mode.name for mode in testing.modes()]
 TOTAL = [0]
+VARIABLE = contextvars.ContextVar("VARIABLE")
 
 
 def run(case_class):
@@ -279,7 +281,7 @@ def test_leak_fails_the_case_and_is_put_back(name, where):
             LEAKS[name]()
             assert False
 
-    before = testing._GlobalState()
+    before = testing.Switches()
     result = run(Case)
     assert before.changes() == []
     assert len(failures(result)) == len(NAMES)
@@ -386,6 +388,22 @@ def test_check_repeats_random_numbers():
     assert in_one_case(body) == ""
 
 
+def test_check_gives_each_run_the_same_switches_and_context():
+    def doubled(x):
+        torch.set_default_dtype(torch.float64)
+        VARIABLE.set(VARIABLE.get() + 1)
+        return x + torch.ones(2) * VARIABLE.get()
+
+    def body(case):
+        VARIABLE.set(1)
+        y = case.check(doubled, torch.ones(2))
+        assert y.dtype == torch.float64 and y.tolist() == [3, 3]
+        assert torch.get_default_dtype() == torch.float64 and VARIABLE.get() == 2
+        torch.set_default_dtype(torch.float32)
+
+    assert in_one_case(body) == ""
+
+
 @pytest.mark.parametrize("value", [iter([1]), (i for i in range(3))], ids=["iterator", "generator"])
 def test_check_refuses_what_cannot_be_put_back(value):
     text = in_one_case(lambda case: case.check(lambda x, items: x + next(items), torch.ones(2), value))
@@ -397,6 +415,14 @@ def test_check_refuses_a_changed_history():
         case.check(lambda x: x.mul_(3), torch.ones(2, requires_grad=True) * 1)
 
     assert "cannot be put back for a second run: the history of a tensor" in in_one_case(body)
+
+
+def test_check_refuses_a_backward_through_what_was_there_before():
+    def backward(loss):
+        loss.backward()
+
+    text = in_one_case(lambda case: case.check(backward, torch.ones(2, requires_grad=True).sum()))
+    assert "cannot be put back for a second run: a graph of gradients" in text
 
 
 def test_break_in_a_full_graph_mode_says_where():

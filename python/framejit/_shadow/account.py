@@ -2,20 +2,14 @@
 
 import contextlib
 import difflib
-import hashlib
 import io
-import random
 
 import torch
 
 from framejit._shadow import scope
 from framejit._shadow.describe import Describer
 from framejit._shadow.snapshot import MISSING
-
-try:
-    import numpy
-except ImportError:  # framejit does not need it
-    numpy = None
+from framejit._shadow.surroundings import random_states, torch_switches
 
 # Of enum.Flag, which enters there each combination that it has made; which run made it makes no difference.
 PRIVATE_CACHES = {"_value2member_map_"}
@@ -29,6 +23,7 @@ class Account:
         result: what it returned, or MISSING.
         raised: the exception, or None.
         printed: its standard output, which has gone nowhere.
+        undescribed: the exception of an object that does not let itself be described; then there are no lines.
     """
 
     def __init__(self, run, args, kwargs, snapshot, after=None):
@@ -43,11 +38,17 @@ class Account:
             except Exception as error:
                 self.raised = error
         self.printed = printed.getvalue()
+        self.lines, self.undescribed = None, None
         with torch._C.DisableTorchFunctionSubclass():
-            self.lines = describe_run(args, kwargs, snapshot, self, afterwards)
+            try:
+                self.lines = describe_run(args, kwargs, snapshot, self, afterwards)
+            except Exception as error:
+                self.undescribed = error
 
     def difference(self, other):
         """Of this run, the eager one, and a compiled one: a unified diff, empty if there is none."""
+        if self.undescribed or other.undescribed:
+            raise self.undescribed or other.undescribed
         if self.lines == other.lines:
             return ""
         return "\n".join(difflib.unified_diff(self.lines, other.lines, "eager", "compiled", lineterm="", n=2))
@@ -108,50 +109,3 @@ def user_lines(traceback):
             lines.append(f"{code.co_name} in {code.co_filename} line {traceback.tb_lineno}")
         traceback = traceback.tb_next
     return lines
-
-
-def seed_all(seed):
-    random.seed(seed)
-    torch.manual_seed(seed)
-    if numpy is not None:
-        numpy.random.seed(seed)
-
-
-def random_states():
-    yield f"random {hash(random.getstate())}"
-    yield f"torch {hashlib.sha1(torch.get_rng_state().numpy().tobytes()).hexdigest()}"
-    if torch.cuda.is_initialized():
-        for state in torch.cuda.get_rng_state_all():
-            yield f"cuda {hashlib.sha1(state.numpy().tobytes()).hexdigest()}"
-    if numpy is not None:
-        name, keys, position, has_gauss, cached = numpy.random.get_state()
-        yield f"numpy {name} {hashlib.sha1(keys.tobytes()).hexdigest()} {position} {has_gauss} {cached}"
-
-
-class RandomState:
-    """Of all random generators that a program uses without naming one."""
-
-    def __init__(self):
-        self._python = random.getstate()
-        self._numpy = None if numpy is None else numpy.random.get_state()
-        self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-
-    def restore(self):
-        random.setstate(self._python)
-        if numpy is not None:
-            numpy.random.set_state(self._numpy)
-        torch.set_rng_state(self._torch)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state_all(self._cuda)
-
-
-def torch_switches():
-    return {
-        "grad": torch.is_grad_enabled(),
-        "inference": torch.is_inference_mode_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-        "default dtype": torch.get_default_dtype(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "threads": torch.get_num_threads(),
-    }

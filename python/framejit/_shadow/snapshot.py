@@ -53,6 +53,7 @@ class Snapshot:
         with torch._C.DisableTorchFunctionSubclass():
             while self._pending:
                 self._visit(self._pending.pop())
+            self._look_for_backward()
 
     def restore(self):
         with torch._C.DisableTorchFunctionSubclass():
@@ -179,6 +180,12 @@ class Snapshot:
             module = function.__globals__.get(name)
             if isinstance(module, types.ModuleType) and scope.is_user_module(module.__name__):
                 self._visit_names(vars(module), names & set(vars(module)))
+
+    def _look_for_backward(self):
+        """A graph of gradients from before the run can be walked backward once only."""
+        names = {name for _, name in self._globals}
+        if names & {"backward", "autograd"} and any(not tensor.is_leaf for tensor in self._tensors):
+            self.lost.append("a graph of gradients, with the name of a backward")
 
     def _visit_names(self, namespace, names):
         for name in names:

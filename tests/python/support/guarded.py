@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import framejit
-from framejit._shadow.account import Account, seed_all
+from framejit._shadow.account import Account
 from framejit._shadow.snapshot import Snapshot
+from framejit._shadow.surroundings import seed_all
 
 from . import counts
 
