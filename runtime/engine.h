@@ -37,6 +37,10 @@ class Engine {
   bool enabled = true;
   // FRAMEJIT_STRICT=1: internal failures raise
   bool strict = false;
+  // FRAMEJIT_SHADOW=N: one call in N of a static function is made by this callable, which compares it with an eager
+  // one. 0: none is.
+  uint32_t shadow_every = 0;
+  Ref shadow;
   Stats stats;
 
   // Frames of files that begin with one of these run eagerly when a frame hook meets them. No break is made inside the

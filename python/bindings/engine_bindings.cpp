@@ -2,6 +2,7 @@
 #include "base/py_ref.h"
 #include "python/bindings/bindings.h"
 #include "runtime/cache/capture_driver.h"
+#include "runtime/call/shadow.h"
 #include "runtime/call/static_function.h"
 #include "runtime/engine.h"
 #include "runtime/frame_handler.h"
@@ -35,6 +36,21 @@ PyObject* set_strict(PyObject*, PyObject* flag) {
   if (strict < 0) return nullptr;
   engine().strict = strict != 0;
   Py_RETURN_NONE;
+}
+
+PyObject* set_shadow(PyObject*, PyObject* args) {
+  unsigned every;
+  PyObject* callable;
+  if (!PyArg_ParseTuple(args, "IO", &every, &callable)) return nullptr;
+  engine().shadow = Ref::borrow(callable);
+  engine().shadow_every = every;
+  Py_RETURN_NONE;
+}
+
+PyObject* run_eagerly(PyObject*, PyObject* args) {
+  PyObject *fn, *positional, *keywords;
+  if (!PyArg_ParseTuple(args, "OO!O!", &fn, &PyTuple_Type, &positional, &PyDict_Type, &keywords)) return nullptr;
+  return runtime::run_in_eager_shadow(fn, positional, keywords).release();
 }
 
 PyObject* is_capturing(PyObject*, PyObject*) { return PyBool_FromLong(runtime::is_capturing()); }
@@ -94,6 +110,10 @@ PyMethodDef kFunctions[] = {
     {"start", start, METH_NOARGS, "start()\n--\n\nConnects the engine with torch and the frame hook."},
     {"set_enabled", set_enabled, METH_O, "set_enabled(flag)\n--\n\nReturns what it was."},
     {"set_strict", set_strict, METH_O, "set_strict(flag)\n--\n\nWhether internal failures raise."},
+    {"set_shadow", set_shadow, METH_VARARGS,
+     "set_shadow(n, compare)\n--\n\nOne call in n of each StaticFunction is made by compare(fn, args, kwargs)."},
+    {"run_eagerly", run_eagerly, METH_VARARGS,
+     "run_eagerly(fn, args, kwargs)\n--\n\nThe call, with nothing that is captured run on this thread."},
     {"is_capturing", is_capturing, METH_NOARGS, "is_capturing()\n--\n\nTrue in code that is being captured."},
     {"graph_break", graph_break, METH_NOARGS, "graph_break()\n--\n\nEnds the graph here; the next one starts behind."},
     {"mark_eager", mark_eager, METH_O, "mark_eager(code)\n--\n\nFrames of this code always run eagerly."},

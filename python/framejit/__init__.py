@@ -26,7 +26,7 @@ from framejit._api import (  # noqa: E402
     stats,
     to_static,
 )
-from framejit._errors import GraphBreakError, InternalError  # noqa: E402
+from framejit._errors import GraphBreakError, InternalError, ShadowError  # noqa: E402
 from framejit._inspect import CacheInfo, CapturedGraph, Explanation, explain  # noqa: E402
 from framejit._startup import start as _start  # noqa: E402
 
@@ -40,6 +40,7 @@ __all__ = [
     "Explanation",
     "GraphBreakError",
     "InternalError",
+    "ShadowError",
     "StaticFunction",
     "enable_to_static",
     "enable_to_static_guard",

@@ -179,7 +179,7 @@ def stats():
 
     Returns:
         dict: `captures`, `graphs`, `ops`, `breaks`, `break_reasons` (reason -> count), `fallbacks`, `hits`, `misses`,
-        `capture_s`.
+        `shadowed`, `unshadowed`, `capture_s`.
     """
     return _C.stats()
 

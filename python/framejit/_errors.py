@@ -5,5 +5,9 @@ class GraphBreakError(RuntimeError):
     """A function under `full_graph=True` cannot be captured whole: where, why, and what to change."""
 
 
+class ShadowError(RuntimeError):
+    """Under FRAMEJIT_SHADOW=N: a compiled call did something else than the eager one. A fault of framejit."""
+
+
 class InternalError(RuntimeError):
     """A fault of framejit. Raised under FRAMEJIT_STRICT=1; otherwise the code runs eagerly and the fault is logged once."""

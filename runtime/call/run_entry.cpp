@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "eval_frame/hook.h"
+#include "runtime/call/shadow.h"
 #include "runtime/report/explain.h"
 #include "runtime/report/log.h"
 
@@ -48,7 +49,8 @@ FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const Frame
 }  // namespace
 
 bool must_run_eagerly(PyThreadState* tstate) {
-  return !engine().enabled || !engine().tensors() || is_capturing() || framejit_is_traced(tstate);
+  return !engine().enabled || !engine().tensors() || is_capturing() || framejit_is_traced(tstate) ||
+         (engine().shadow_every != 0 && in_eager_shadow());
 }
 
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,

@@ -3,12 +3,22 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/call/shadow.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/report/log.h"
 
 namespace framejit::runtime {
 
 PyObject* StaticCall::run() {
+  if (engine().shadow_every != 0 && shadow_is_due(self_)) [[unlikely]] {
+    Ref result;
+    const ShadowAnswer answer = run_shadowed(self_, args_, nargs_, kwnames_, &result);
+    if (answer != ShadowAnswer::kNotRun) return result.release();
+  }
+  return run_compiled();
+}
+
+PyObject* StaticCall::run_compiled() {
   if (must_run_eagerly(PyThreadState_Get()))
     return _PyObject_Vectorcall(self_.callable, args_, static_cast<size_t>(nargs_), kwnames_);
   return self_.bound_self ? run_with_self() : dispatch();

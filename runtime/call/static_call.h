@@ -27,6 +27,7 @@ struct StaticFunctionObject {
   PyObject* dict;
   PyObject* weakrefs;
   StaticFunctionState* state;
+  uint32_t shadow_calls;  // those that FRAMEJIT_SHADOW counts
   bool full_graph;
 };
 
@@ -41,6 +42,7 @@ class StaticCall {
  private:
   static constexpr size_t kSlotsOnStack = 48;
 
+  PyObject* run_compiled();
   PyObject* run_with_self();
   PyObject* dispatch();
   PyObject* run_bound(PyObject** slots);

@@ -6,6 +6,7 @@
 
 #include "eval_frame/hook.h"
 #include "runtime/cache/code_cache.h"
+#include "runtime/call/shadow.h"
 #include "runtime/replay/replay.h"
 
 namespace framejit::runtime {
@@ -66,6 +67,7 @@ class TwinScope {
 struct ThreadState {
   std::vector<Transfer> transfers;
   TwinScope* scope = nullptr;
+  ShadowPhase shadow = ShadowPhase::kNone;
 
   Transfer& push(Transfer transfer) {
     transfers.push_back(std::move(transfer));

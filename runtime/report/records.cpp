@@ -107,6 +107,8 @@ Ref stats_record(const Stats& stats) {
       .set("fallbacks", stats.fallbacks)
       .set("hits", stats.hits)
       .set("misses", stats.misses)
+      .set("shadowed", stats.shadowed)
+      .set("unshadowed", stats.unshadowed)
       .set("capture_s", Ref::steal(PyFloat_FromDouble(stats.capture_s)));
   return record.take();
 }

@@ -254,7 +254,7 @@ def test_stats_keys_and_values():
     compiled(x3())
     compiled(x3())
     stats = framejit.stats()
-    wanted = {"captures", "graphs", "ops", "breaks", "break_reasons", "fallbacks", "hits", "misses", "capture_s"}
+    wanted = {"captures", "graphs", "ops", "breaks", "break_reasons", "fallbacks", "hits", "misses", "capture_s"} | {"shadowed", "unshadowed"}
     assert wanted <= set(stats)
     counts.check_equal("graphs, ops and breaks", (stats["graphs"], stats["ops"], stats["breaks"]), (2, 2, 1))
     counts.check_equal("break reasons", sum(stats["break_reasons"].values()), 1)

@@ -11,6 +11,7 @@ import collections.abc
 import functools
 import logging
 import random
+import threading
 import types
 
 import torch
@@ -26,8 +27,15 @@ except ImportError:  # framejit does not need it
 MISSING = object()
 # Reached from any global that names one, with files at their ends: not state of the program.
 NOT_STATE = (logging.Logger, logging.Handler)
-# Reading one changes it, or its state is out of reach. Files are iterators.
-NOT_PUT_BACK = (collections.abc.Iterator, collections.abc.AsyncIterator, collections.abc.Coroutine, memoryview)
+# Reading one changes it, or its state is out of reach or another thread's too. Files are iterators.
+NOT_PUT_BACK = (
+    collections.abc.Iterator,
+    collections.abc.AsyncIterator,
+    collections.abc.Coroutine,
+    memoryview,
+    type(threading.Lock()),
+    type(threading.RLock()),
+)
 
 
 def names_used(code):

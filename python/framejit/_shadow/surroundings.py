@@ -5,6 +5,7 @@ import hashlib
 import random
 
 import torch
+from torch.utils._device import DeviceContext  # what set_default_device() enters
 
 from framejit import _C
 
@@ -31,6 +32,12 @@ def random_states():
     if numpy is not None:
         name, keys, position, has_gauss, cached = numpy.random.get_state()
         yield f"numpy {name} {hashlib.sha1(keys.tobytes()).hexdigest()} {position} {has_gauss} {cached}"
+
+
+def is_watched():
+    """Whether a mode of the program sees each operator, and so would see those of a comparison."""
+    functions = [torch._C._get_function_stack_at(index) for index in range(torch._C._len_torch_function_stack())]
+    return torch._C._len_torch_dispatch_stack() > 0 or any(type(mode) is not DeviceContext for mode in functions)
 
 
 class RandomState:
