@@ -20,7 +20,7 @@ def define(source: str, **names):
     filename = f"{PREFIX}{next(_numbers)}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
     namespace = {"__name__": SOURCE_MODULE, "__file__": filename, **names}
-    exec(compile(text, filename, "exec"), namespace)
+    exec(compile(text, filename, "exec", dont_inherit=True), namespace)  # not with the future imports of this file
     return namespace
 
 
