@@ -23,7 +23,8 @@ ACCOUNTS = ROOT / "docs" / "constructs"
 TABLE = ROOT / "docs" / "constructs.md"
 TEMPLATE = pathlib.Path(__file__).with_suffix(".md.jinja")
 EVERY_CALL = 4  # the `captures` of a construct that each call captures anew
-SECONDS = 120  # for one construct
+NO_RESULT = "no result"
+SECONDS = 60  # for one construct
 
 
 def in_a_process(run, *args):
@@ -36,7 +37,7 @@ def in_a_process(run, *args):
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
     sender.close()
-    answer = {"right": False, "error": f"no result in {SECONDS} s"}
+    answer = {"right": False, "error": f"{NO_RESULT} in {SECONDS} s"}
     try:
         if receiver.poll(SECONDS):
             answer = receiver.recv()
@@ -62,9 +63,11 @@ def run_cell(beside):
     rows, others = {}, {}
     for construct in constructs.ALL:
         rows[construct.name] = {"group": construct.group, **in_a_process(constructs.measure, construct)}
-        if beside:
-            others[construct.name] = in_a_process(constructs.measure_torch_compile, construct)
         complain(construct.name, rows[construct.name])
+    if beside:
+        constructs.load_torch_compile()
+        for construct in constructs.ALL:
+            others[construct.name] = in_a_process(constructs.measure_torch_compile, construct)
     account = {
         "python": "{}.{}".format(*sys.version_info[:2]),
         "torch": torch.__version__.partition("+")[0],
@@ -119,7 +122,7 @@ def cell_text(row):
     if row is None:
         return "–"
     if "graphs" not in row:
-        return "**crash**"
+        return "**hangs**" if row["error"].startswith(NO_RESULT) else "**crash**"
     text = f"{row['graphs']} / {row['breaks']}" + (" ↻" if row.get("captures") == EVERY_CALL else "")
     if not row["right"]:
         text += " **wrong**"

@@ -20,7 +20,7 @@ from . import (  # noqa: F401, I001  (the order of the table)
     side_effects,
     breaks,
 )
-from .beside import measure_torch_compile
+from .beside import load_torch_compile, measure_torch_compile
 from .registry import ALL, Construct, check, measure
 
-__all__ = ["ALL", "Construct", "check", "measure", "measure_torch_compile"]
+__all__ = ["ALL", "Construct", "check", "load_torch_compile", "measure", "measure_torch_compile"]
