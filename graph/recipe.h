@@ -74,11 +74,11 @@ class RecipeTable {
 
 enum class EffectKind : uint8_t {
   kSetAttr,       // target.name = value through object.__setattr__ (PyObject_GenericSetAttr)
-  kDelAttr,       // name
+  kDelAttr,       // name; nothing if it is not there
   kSetSlot,       // key: the member descriptor of the slot, which a subclass may hide behind another attribute
   kTypeSetAttr,   // target is a type: type.__setattr__
   kDictSet,       // target[key] = value on an exact dict or by PyObject_SetItem of a dict subclass's dict part
-  kDictDelete,    // key
+  kDictDelete,    // key; nothing if it is not there
   kDictReplace,   // values: key, value ...: clear, then set in this order
   kListExtend,    // values: items to append
   kListReplace,   // values: all items: target[:] = items

@@ -82,6 +82,17 @@ Ref Replay::list_of(const std::vector<graph::RecipeId>& values) {
   return list;
 }
 
+namespace {
+
+// What the captured code both made and deleted need not be there; what it only deleted is guarded to be there.
+bool was_absent(PyObject* error) {
+  if (!PyErr_ExceptionMatches(error)) return false;
+  PyErr_Clear();
+  return true;
+}
+
+}  // namespace
+
 bool Replay::apply(const Effect& effect) {
   Ref target = build(effect.target);
   if (!target) {
@@ -98,8 +109,9 @@ bool Replay::apply_to(const Effect& effect, PyObject* target) {
   if (PyErr_Occurred()) return false;
   switch (effect.kind) {
     case EffectKind::kSetAttr:
-    case EffectKind::kDelAttr:
       return PyObject_GenericSetAttr(target, key.get(), value.get()) == 0;
+    case EffectKind::kDelAttr:
+      return PyObject_GenericSetAttr(target, key.get(), nullptr) == 0 || was_absent(PyExc_AttributeError);
     case EffectKind::kSetSlot:
       return Py_TYPE(key.get())->tp_descr_set(key.get(), target, value.get()) == 0;
     case EffectKind::kTypeSetAttr:
@@ -107,7 +119,7 @@ bool Replay::apply_to(const Effect& effect, PyObject* target) {
     case EffectKind::kDictSet:
       return set_dict_item(target, key.get(), value.get());
     case EffectKind::kDictDelete:
-      return delete_dict_item(target, key.get());
+      return delete_dict_item(target, key.get()) || was_absent(PyExc_KeyError);
     case EffectKind::kDictReplace:
       return replace_dict(target, items.get());
     case EffectKind::kListExtend:
