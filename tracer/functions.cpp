@@ -19,6 +19,8 @@ class ArgumentBinder {
       : sim_(sim), function_(function), code_(code), frame_(frame), fresh_(is_made_in_trace(sim, function)) {}
 
   void bind(CallArgs args) {
+    given_ = args.positional.size();
+    for (const auto& keyword : args.keywords) keywords_.push_back(keyword.first);
     size_t named = code_.arg_count, keyword_only = code_.kwonly_arg_count;
     size_t given = args.positional.size();
     for (size_t i = 0; i < std::min(given, named); ++i) frame_.slots[i] = std::move(args.positional[i]);
@@ -31,7 +33,7 @@ class ArgumentBinder {
       }
       frame_.slots[next_slot++] = SymValue(std::move(rest));
     } else if (given > named) {
-      fail(fmt::format("takes {} positional arguments but {} were given", named, given));
+      fail();
     }
     Ref extra;
     if (code_.flags & CO_VARKEYWORDS) {
@@ -44,8 +46,16 @@ class ArgumentBinder {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) {
-    sim_.raise(PyExc_TypeError, fmt::format("{}() {}", PyUnicode_AsUTF8(code_.name.get()), what));
+  // The interpreter knows the words of its version. It fails before the function's first instruction, and looks at the
+  // number of arguments and at their names alone.
+  [[noreturn]] void fail() {
+    Ref positional = sim_.check(PyTuple_New(static_cast<Py_ssize_t>(given_)));
+    for (size_t i = 0; i < given_; ++i) PyTuple_SET_ITEM(positional.get(), i, Ref::borrow(Py_None).release());
+    Ref named = sim_.check(PyDict_New());
+    for (const Ref& name : keywords_) sim_.check_status(PyDict_SetItem(named.get(), name.get(), Py_None));
+    Ref result = Ref::steal(PyObject_Call(function_, positional.get(), named.get()));
+    FJ_CHECK(!result && PyErr_ExceptionMatches(PyExc_TypeError), "a call that cannot bind its arguments did");
+    sim_.raise();
   }
 
   void bind_keyword(PyObject* name, SymValue value, PyObject* extra) {
@@ -53,11 +63,11 @@ class ArgumentBinder {
     for (size_t i = first; i < last; ++i) {
       PyObject* slot_name = code_.slot_name(i);
       if (slot_name != name && PyUnicode_Compare(slot_name, name) != 0) continue;
-      if (!frame_.slots[i].null()) fail(fmt::format("got multiple values for argument '{}'", PyUnicode_AsUTF8(name)));
+      if (!frame_.slots[i].null()) fail();
       frame_.slots[i] = std::move(value);
       return;
     }
-    if (!extra) fail(fmt::format("got an unexpected keyword argument '{}'", PyUnicode_AsUTF8(name)));
+    if (!extra) fail();
     sim_.check_status(PyDict_SetItem(extra, name, sim_.realise(value)));
   }
 
@@ -77,7 +87,7 @@ class ArgumentBinder {
     size_t first = code_.arg_count - count;
     for (size_t i = 0; i < static_cast<size_t>(code_.arg_count); ++i) {
       if (!frame_.slots[i].null()) continue;
-      if (i < first) fail(fmt::format("missing required argument '{}'", PyUnicode_AsUTF8(code_.slot_name(i))));
+      if (i < first) fail();
       frame_.slots[i] = default_value(PyTuple_GET_ITEM(defaults, i - first), SourceKind::kFunctionDefaults,
                                       SourceKind::kTupleItem, i - first, nullptr);
     }
@@ -89,7 +99,7 @@ class ArgumentBinder {
       if (!frame_.slots[i].null()) continue;
       PyObject* name = code_.slot_name(i);
       PyObject* value = defaults ? PyDict_GetItemWithError(defaults, name) : nullptr;
-      if (!value) fail(fmt::format("missing required keyword-only argument '{}'", PyUnicode_AsUTF8(name)));
+      if (!value) fail();
       frame_.slots[i] = default_value(value, SourceKind::kFunctionKwDefaults, SourceKind::kDictItem, 0, name);
     }
   }
@@ -99,6 +109,8 @@ class ArgumentBinder {
   const bytecode::DecodedCode& code_;
   SimFrame& frame_;
   bool fresh_;
+  size_t given_ = 0;
+  std::vector<Ref> keywords_;
 };
 
 // Cells that the frame starts with: the closure's, and on 3.8 to 3.10 the frame's own.
