@@ -311,6 +311,7 @@ SymValue call_object_new(Simulator& sim, PyObject* callable, CallArgs args) {
   CallArgs only{{args.positional[0]}, {}};
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     sim.stop(StopReason::kUnsupportedValue, "an instance of an abstract class");
+  sim.refuse_finalizer(type);
   return sim.call_real(callable, only);
 }
 

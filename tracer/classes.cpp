@@ -32,6 +32,12 @@ SymValue Simulator::call_type(PyTypeObject* type, CallArgs args) {
   return construct(type, std::move(args));
 }
 
+// The simulation keeps objects longer than the program does, so what runs when one dies would run too late.
+void Simulator::refuse_finalizer(PyTypeObject* type) {
+  if (lookup_type(type, interned("__del__")))
+    stop(StopReason::kUnsupportedValue, fmt::format("an instance of '{}', which has __del__", type->tp_name));
+}
+
 // type.__call__: __new__, then __init__ if the result is an instance.
 SymValue Simulator::construct(PyTypeObject* type, CallArgs args) {
   auto* obj = reinterpret_cast<PyObject*>(type);
@@ -39,6 +45,7 @@ SymValue Simulator::construct(PyTypeObject* type, CallArgs args) {
       !PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     stop(StopReason::kUnknownCall, fmt::format("an instance of '{}'", type->tp_name));
   if (services_.runs_eagerly(obj)) stop(StopReason::kNotToStatic, qualified_name(obj));
+  refuse_finalizer(type);
   CallArgs new_args = args;
   new_args.positional.insert(new_args.positional.begin(), SymValue::borrow(obj));
   PyObject* new_entry = lookup_type(type, interned("__new__"));

@@ -91,23 +91,64 @@ PyObject* generator_throw(PyObject* self, PyObject* args) {
   });
 }
 
+void close_generator(Simulator& sim, SimFrame& frame) {
+  if (!frame.started || frame.finished) {
+    frame.finished = true;
+    return;
+  }
+  require_no_delegate(sim, frame);
+  PyObject* exit = sim.keep(sim.check(PyObject_CallObject(PyExc_GeneratorExit, nullptr)));
+  try {
+    if (sim.throw_into_generator(frame, exit)) sim.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
+  } catch (const PythonRaised&) {
+    if (!PyErr_ExceptionMatches(PyExc_GeneratorExit) && !PyErr_ExceptionMatches(PyExc_StopIteration)) throw;
+    PyErr_Clear();
+  }
+}
+
+// Where a handler that only tidies up raises again: the end of `except E as name`, and the region round a whole body
+// that turns StopIteration into RuntimeError (PEP 479). Invalid for others.
+InstrIndex end_of_tidy_handler(const bytecode::Decoded& code, InstrIndex handler) {
+  using bytecode::SimOp;
+  for (InstrIndex i = handler; i.index() < code.size(); i = InstrIndex(i.value + 1)) switch (code.at(i).op) {
+      case SimOp::kCopy:
+      case SimOp::kSwap:
+      case SimOp::kPopExcept:
+      case SimOp::kLoadConst:
+      case SimOp::kStoreFast:
+      case SimOp::kDeleteFast:
+        continue;
+      case SimOp::kIntrinsicUnary:
+        if (static_cast<bytecode::UnaryIntrinsic>(code.at(i).arg) != bytecode::UnaryIntrinsic::kStopIterationError)
+          return {};
+        continue;
+      case SimOp::kReraise:
+      case SimOp::kEndFinally:
+        return i;
+      default:
+        return {};
+    }
+  return {};
+}
+
+// Whether code of the program may run if the generator is closed where it stands: its yield lies in a `try` or `with`.
+bool runs_code_when_closed(const SimFrame& frame) {
+  if (!frame.started || frame.finished || frame.running) return false;
+  const bytecode::Decoded& code = *frame.code;
+  for (const SimBlock& block : frame.blocks)
+    if (!block.is_handler && !end_of_tidy_handler(code, block.handler).valid()) return true;
+  for (int32_t region = code.at(frame.pc).region; region >= 0;) {
+    const InstrIndex end = end_of_tidy_handler(code, code.regions[region].handler);
+    if (!end.valid()) return true;
+    region = code.at(end).region;
+  }
+  return false;
+}
+
 PyObject* generator_close(PyObject* self, PyObject*) {
   auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
   return ProxyCall::run(generator->sim, [&]() -> PyObject* {
-    SimFrame& frame = *generator->frame;
-    if (!frame.started || frame.finished) {
-      frame.finished = true;
-      Py_RETURN_NONE;
-    }
-    Simulator& sim = *generator->sim;
-    require_no_delegate(sim, frame);
-    PyObject* exit = sim.keep(sim.check(PyObject_CallObject(PyExc_GeneratorExit, nullptr)));
-    try {
-      if (sim.throw_into_generator(frame, exit)) sim.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
-    } catch (const PythonRaised&) {
-      if (!PyErr_ExceptionMatches(PyExc_GeneratorExit) && !PyErr_ExceptionMatches(PyExc_StopIteration)) throw;
-      PyErr_Clear();
-    }
+    close_generator(*generator->sim, *generator->frame);
     Py_RETURN_NONE;
   });
 }
@@ -207,7 +248,56 @@ Ref make_sim_callable(Simulator& sim, SymValue callable) {
 bool is_sim_callable(PyObject* obj) { return Py_TYPE(obj) == callable_type(); }
 PyObject* sim_callable_target(PyObject* obj) { return reinterpret_cast<SimCallableObject*>(obj)->target; }
 
-void Simulator::adopt_proxy(PyObject* proxy) { proxies_.push_back(Ref::borrow(proxy)); }
+void Simulator::adopt_proxy(PyObject* proxy) {
+  proxies_.push_back(Ref::borrow(proxy));
+  if (is_sim_generator(proxy)) open_generators_.push_back(proxy);
+}
+
+void Simulator::keep_generators() {
+  for (PyObject* generator : open_generators_)
+    if (runs_code_when_closed(*sim_generator_frame(generator))) keep(Ref::borrow(generator));
+}
+
+void Simulator::require_no_open_generator() {
+  for (PyObject* generator : open_generators_)
+    if (runs_code_when_closed(*sim_generator_frame(generator))) stop_before(generator);
+}
+
+void Simulator::stop_before(PyObject* generator) {
+  throw StopTrace{TraceStop{StopReason::kGeneratorCall, "it is dropped inside a 'try' or 'with'", location_text()},
+                  sim_generator_origin(generator)};
+}
+
+void Simulator::close_dropped_generators() {
+  std::vector<PyObject*> dropped;  // only proxies_ holds them
+  int with_code = 0;
+  for (PyObject* generator : open_generators_) {
+    const SimFrame& frame = *sim_generator_frame(generator);
+    if (frame.finished || frame.running || Py_REFCNT(generator) > 1) continue;
+    dropped.push_back(generator);
+    // Which of several dies first is not known here.
+    if (runs_code_when_closed(frame) && ++with_code > 1) stop_before(generator);
+  }
+  std::erase_if(open_generators_, [](PyObject* generator) {
+    const SimFrame& frame = *sim_generator_frame(generator);
+    return frame.finished || (!frame.running && Py_REFCNT(generator) == 1);
+  });
+  for (PyObject* generator : dropped) {
+    SimFrame& frame = *sim_generator_frame(generator);
+    try {
+      if (runs_code_when_closed(frame)) close_generator(*this, frame);
+    } catch (const PythonRaised&) {  // the interpreter would print it
+      PyErr_Clear();
+      stop_before(generator);
+    } catch (StopTrace& stopped) {
+      stop_before(generator);
+    }
+    frame.finished = true;
+    frame.stack.clear();
+    frame.slots.clear();
+  }
+  if (!dropped.empty()) close_dropped_generators();  // they may have held others
+}
 
 void Simulator::drop_proxies() {
   for (Ref& proxy : proxies_) {

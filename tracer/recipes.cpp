@@ -490,8 +490,9 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
   for (uint32_t i = 0; i < frame.slots.size(); ++i) {
     if (!frame.raw.empty() && frame.raw[i]) continue;  // untouched: it is still in the real frame
     bool is_cell = code.slots[i].is_cell || code.slots[i].is_free;
-    if (!all && !is_cell && !live.contains(i)) continue;
     const SymValue& value = frame.slots[i];
+    // A name that is not read again matters only if its object's end can be seen.
+    if (!all && !is_cell && !live.contains(i) && !Simulator::has_finalizer(value.get())) continue;
     // The segment's own cells are the real frame's.
     if (index == 0 && is_cell && !value.null() && world_.find(value.get())) continue;
     exit.locals.emplace_back(i, describe(value));

@@ -97,7 +97,29 @@ BreakPoint Simulator::current_break_point() const {
   return best;
 }
 
+void Simulator::watch_finalizers() {
+  for (size_t i = 0; i < start_.code->slots.size(); ++i)
+    if (has_finalizer(start_.slots[i])) finalizers_.push_back(start_.slots[i]);
+  for (size_t i = 0; i < start_.stack_depth; ++i)
+    if (has_finalizer(start_.stack[i])) finalizers_.push_back(start_.stack[i]);
+}
+
+void Simulator::require_finalizers_held() {
+  auto holds = [&](const SimFrame& frame, PyObject* obj) {
+    auto is_it = [&](const SymValue& value) { return value.get() == obj; };
+    for (size_t i = 0; i < frame.raw.size(); ++i)
+      if (frame.raw[i] && start_.slots[i] == obj) return true;
+    return std::any_of(frame.slots.begin(), frame.slots.end(), is_it) ||
+           std::any_of(frame.stack.begin(), frame.stack.end(), is_it);
+  };
+  for (PyObject* obj : finalizers_)
+    if (std::none_of(frames_.begin(), frames_.end(), [&](SimFrame* frame) { return holds(*frame, obj); }))
+      stop(StopReason::kUnsupportedValue, fmt::format("a '{}' may end here", Py_TYPE(obj)->tp_name));
+}
+
 void Simulator::step(SimFrame& frame) {
+  if (!finalizers_.empty()) require_finalizers_held();
+  if (!open_generators_.empty()) close_dropped_generators();
   frame.pc = frame.next;
   frame.pc_count = ++count_;
   if (until_ && count_ == until_->point.count) {
@@ -156,7 +178,9 @@ SymValue Simulator::run_frame(SimFrame& frame) {
       return std::move(frame.result);
     } catch (PythonRaised& raised) {
       if (!raised.origin.valid()) raised.origin = raise_origin();
-      if (!unwind(frame, raised)) throw;
+      if (unwind(frame, raised)) continue;
+      keep_generators();
+      throw;
     } catch (StopTrace& stopped) {
       if (!stopped.point.valid()) stopped.point = current_break_point();
       if (stopped.stop.location.empty()) stopped.stop.location = location_text();
@@ -244,6 +268,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
     PyObject* real = start_.stack[i];
     root.push(real ? world_.wrap(real, world_.sources().stack(i)) : SymValue());
   }
+  watch_finalizers();
   try {
     SymValue result = run_frame(root);
     finish_return(std::move(result));
@@ -301,11 +326,13 @@ void Simulator::record_state_call(PyObject* setter, const std::vector<PyObject*>
 }
 
 void Simulator::finish_return(SymValue value) {
+  require_no_open_generator();
   capture_->exit = graph::ExitKind::kReturn;
   RecipeBuilder(*this).finish_return(std::move(value));
 }
 
 void Simulator::finish_break() {
+  require_no_open_generator();
   capture_->exit = graph::ExitKind::kBreak;
   const TraceStop& stop = until_->stop;
   capture_->stop_reason = static_cast<uint16_t>(stop.reason);

@@ -165,6 +165,10 @@ class Simulator {
     return kept_.back().get();
   }
 
+  void refuse_finalizer(PyTypeObject* type);
+  // Whether code may run when the object dies: __del__, or what a real generator has left to do.
+  static bool has_finalizer(PyObject* obj) { return obj && Py_TYPE(obj)->tp_finalize; }
+
   // Proxies point to the simulator until the capture ends.
   void adopt_proxy(PyObject* proxy);
   void drop_proxies();
@@ -177,6 +181,16 @@ class Simulator {
   friend struct ProxyCall;
   friend class RecipeBuilder;
   void step(SimFrame& frame);
+  // Stops before an instruction by which the segment's frame lets go of an object with a finalizer.
+  void watch_finalizers();
+  void require_finalizers_held();
+  // Closes the generators that nothing refers to any more, as their deallocation would.
+  void close_dropped_generators();
+  // A traceback keeps the frames that an exception left, and what they hold: these are not closed before the end.
+  void keep_generators();
+  [[noreturn]] void stop_before(PyObject* generator);
+  // Stops where closing one that still stands would be seen.
+  void require_no_open_generator();
   void prepare_root();
   [[noreturn]] void end_at(size_t level);
   void finish_return(SymValue value);
@@ -208,6 +222,8 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
+  std::vector<PyObject*> finalizers_;       // what the segment's frame held at the start and has a finalizer
+  std::vector<PyObject*> open_generators_;  // of the proxies, those that have not ended
   std::unordered_map<PyTypeObject*, bool> specials_;
   std::optional<StopTrace> crossing_;  // a stop on its way through a C function, see proxies.cpp
 };

@@ -1,0 +1,212 @@
+"""What runs when the program lets go of an object: the rest of a generator that is closed, and __del__."""
+
+import pytest
+import torch
+
+from support.counts import at_least
+from support.same_as_eager import assert_same_as_eager
+
+LOG = []
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+def check(fn, **options):
+    return assert_same_as_eager(fn, x3(), **options)
+
+
+class Noted:
+    def __enter__(self):
+        LOG.append("enter")
+
+    def __exit__(self, *unused):
+        LOG.append("exit")
+
+
+def endless(x):
+    try:
+        while True:
+            yield x + 1
+    finally:
+        LOG.append("closed")
+
+
+def with_context(x):
+    with Noted():
+        yield x + 1
+        yield x + 2
+
+
+@pytest.mark.parametrize("produce", [endless, with_context])
+def test_loop_that_ends_early_closes_the_generator(produce):
+    def f(x):
+        for value in produce(x):
+            break
+        LOG.append("after")
+        return value * 2
+
+    check(f)
+
+
+def test_generator_that_is_a_temporary():
+    def f(x):
+        value = next(endless(x))
+        LOG.append("after next")
+        found = any(True for _ in endless(x))
+        LOG.append("after any")
+        return value, found
+
+    check(f)
+
+
+def test_generator_whose_name_is_deleted_or_bound_anew():
+    def f(x):
+        first, second = endless(x), endless(x * 2)
+        a = next(first)
+        del first
+        LOG.append("after del")
+        b = next(second)
+        second = None
+        LOG.append("after None")
+        return a + b
+
+    check(f)
+
+
+def test_generator_that_a_returning_function_drops():
+    def inner(x):
+        for value in endless(x):
+            return value
+
+    def f(x):
+        value = inner(x)
+        LOG.append("after")
+        return value * 2
+
+    check(f)
+
+
+def test_generator_that_another_one_holds():
+    def loops(x):
+        for value in endless(x):
+            yield value
+
+    def f(x):
+        for value in loops(x):
+            break
+        LOG.append("after")
+        return value
+
+    check(f)
+
+
+def test_generator_that_lives_until_the_function_returns():
+    def f(x):
+        steps = endless(x)
+        value = next(steps)
+        LOG.append("after")
+        return value
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def test_generator_held_by_a_native_iterator():
+    def f(x):
+        values = [value for value, _ in zip(endless(x), (1, 2))]
+        LOG.append("after")
+        return values
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def test_delegating_generator():
+    def delegates(x):
+        yield from endless(x)
+
+    def f(x):
+        for value in delegates(x):
+            break
+        LOG.append("after")
+        return value
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def test_generator_that_breaks_while_it_is_closed():
+    def prints(x):
+        try:
+            yield x + 1
+        finally:
+            print("closing")
+
+    def f(x):
+        for value in prints(x):
+            break
+        LOG.append("after")
+        return value.sin()
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_generator_that_fails_while_it_is_closed():
+    def fails(x):
+        try:
+            yield x + 1
+        finally:
+            LOG.append("fails")
+            raise ValueError("nobody sees it")
+
+    def f(x):
+        for value in fails(x):
+            break
+        LOG.append("after")
+        return value.sin()
+
+    check(f, graphs=None, breaks=at_least(1), warm=False)  # pytest's hook for such errors is captured too
+
+
+def test_suspended_in_an_except_handler_there_is_nothing_to_run():
+    def recovers(x):
+        try:
+            yield x + 1
+        except ValueError as error:
+            yield x * len(error.args)
+
+    def f(x):
+        steps = recovers(x)
+        return next(steps), steps.throw(ValueError("a", "b"))
+
+    check(f)
+
+
+class Watched:
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        LOG.append(self.name)
+
+
+def test_object_with_del_dies_where_eager_lets_it_die():
+    def f(x):
+        watched = Watched("died")
+        y = x.sin()
+        watched = None
+        LOG.append("after")
+        return y.cos()
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def test_object_with_del_made_by_object_new():
+    def f(x):
+        watched = object.__new__(Watched)
+        watched.name = "made by hand"
+        del watched
+        LOG.append("after")
+        return x.sin()
+
+    check(f, graphs=None, breaks=at_least(1))
