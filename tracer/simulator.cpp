@@ -97,6 +97,14 @@ BreakPoint Simulator::current_break_point() const {
   return best;
 }
 
+bool Simulator::has_finalizer(PyObject* obj) {
+  if (!obj) return false;
+  if (Py_TYPE(obj)->tp_finalize) return true;
+  const bool may_be_watched = PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) &&
+                              !PyModule_Check(obj);
+  return may_be_watched && *PyObject_GET_WEAKREFS_LISTPTR(obj);
+}
+
 void Simulator::watch_finalizers() {
   for (size_t i = 0; i < start_.code->slots.size(); ++i)
     if (has_finalizer(start_.slots[i])) finalizers_.push_back(start_.slots[i]);

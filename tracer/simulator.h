@@ -166,8 +166,8 @@ class Simulator {
   }
 
   void refuse_finalizer(PyTypeObject* type);
-  // Whether code may run when the object dies: __del__, or what a real generator has left to do.
-  static bool has_finalizer(PyObject* obj) { return obj && Py_TYPE(obj)->tp_finalize; }
+  // Whether the object's end can be seen: by __del__, by what a real generator has left to do, by a weak reference.
+  static bool has_finalizer(PyObject* obj);
 
   // Proxies point to the simulator until the capture ends.
   void adopt_proxy(PyObject* proxy);

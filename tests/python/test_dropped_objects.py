@@ -1,5 +1,7 @@
 """What runs when the program lets go of an object: the rest of a generator that is closed, and __del__."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -208,5 +210,17 @@ def test_object_with_del_made_by_object_new():
         del watched
         LOG.append("after")
         return x.sin()
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def test_object_that_a_weak_dictionary_watches():
+    def f(x):
+        watched = Noted()
+        table = weakref.WeakKeyDictionary()
+        table[watched] = x + 1
+        before = len(table)
+        watched = None
+        return x.sin(), before, len(table)
 
     check(f, graphs=None, breaks=at_least(1))
