@@ -100,8 +100,8 @@ BreakPoint Simulator::current_break_point() const {
 bool Simulator::has_finalizer(PyObject* obj) {
   if (!obj) return false;
   if (Py_TYPE(obj)->tp_finalize) return true;
-  const bool may_be_watched = PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) &&
-                              !PyModule_Check(obj);
+  const bool may_be_watched =
+      PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
   return may_be_watched && *PyObject_GET_WEAKREFS_LISTPTR(obj);
 }
 

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-for folder in ("tools/lint", "tools/dev", "tests/python/support", "python/framejit"):
+# The last goes first: framejit, too, has a module named testing.
+for folder in ("tools/lint", "tests/python/support", "python/framejit", "tools/dev"):
     sys.path.insert(0, str(ROOT / folder))
 
 

@@ -16,7 +16,7 @@ REPORT = """<testsuites><testsuite><testcase name="a"/><testcase name="b"><failu
 def test_matrix_is_the_requirement_files_and_each_cell_has_a_preset():
     names = [cell.name for cell in cells.matrix()]
     assert names[0] == "py38-torch2.4.1"
-    assert names[-1].startswith("py312-torch2.")
+    assert names[-1].startswith("py313-torch2.")
     presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
     assert [preset["name"] for preset in presets if preset.get("inherits") == "cell"] == names
 
