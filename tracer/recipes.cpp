@@ -492,7 +492,7 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
     bool is_cell = code.slots[i].is_cell || code.slots[i].is_free;
     const SymValue& value = frame.slots[i];
     // A name that is not read again matters only if its object's end can be seen.
-    if (!all && !is_cell && !live.contains(i) && !Simulator::has_finalizer(value.get())) continue;
+    if (!all && !is_cell && !live.contains(i) && !sim_.has_finalizer(value.get())) continue;
     // The segment's own cells are the real frame's.
     if (index == 0 && is_cell && !value.null() && world_.find(value.get())) continue;
     exit.locals.emplace_back(i, describe(value));

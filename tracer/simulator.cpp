@@ -97,8 +97,10 @@ BreakPoint Simulator::current_break_point() const {
   return best;
 }
 
-bool Simulator::has_finalizer(PyObject* obj) {
-  if (!obj) return false;
+bool Simulator::has_finalizer(PyObject* obj) const {
+  // The trace works on stand-ins of these.
+  if (!obj || is_tensor(obj) || PyList_Check(obj) || PyDict_Check(obj) || PyAnySet_Check(obj) || PyTuple_Check(obj))
+    return false;
   if (Py_TYPE(obj)->tp_finalize) return true;
   const bool may_be_watched =
       PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
@@ -126,7 +128,7 @@ void Simulator::require_finalizers_held() {
 }
 
 void Simulator::step(SimFrame& frame) {
-  if (!finalizers_.empty()) require_finalizers_held();
+  if (!finalizers_.empty() && count_ > 0) require_finalizers_held();
   if (!open_generators_.empty()) close_dropped_generators();
   frame.pc = frame.next;
   frame.pc_count = ++count_;

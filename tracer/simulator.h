@@ -143,7 +143,7 @@ class Simulator {
   SymValue load_cell(PyObject* cell, PyObject* name);
   void store_cell(PyObject* cell, SymValue value);
 
-  bool is_tensor(PyObject* obj) { return services_.host.is_tensor(obj); }
+  bool is_tensor(PyObject* obj) const { return services_.host.is_tensor(obj); }
   // An object whose special methods C code would run as Python code outside of the simulation.
   bool has_python_specials(PyObject* obj);
   // Stops if C code that looks into these arguments could run Python code or see what is not guarded.
@@ -167,7 +167,7 @@ class Simulator {
 
   void refuse_finalizer(PyTypeObject* type);
   // Whether the object's end can be seen: by __del__, by what a real generator has left to do, by a weak reference.
-  static bool has_finalizer(PyObject* obj);
+  bool has_finalizer(PyObject* obj) const;
 
   // Proxies point to the simulator until the capture ends.
   void adopt_proxy(PyObject* proxy);

@@ -549,7 +549,6 @@ def test_copy_of_objects():
     check(f, breaks=None)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 10), reason="dataclass(slots=True) came with Python 3.10")
 def test_property_over_a_slot_of_the_base():
     class Base:
         __slots__ = ("name", "kept")
@@ -571,6 +570,7 @@ def test_property_over_a_slot_of_the_base():
     check(f, breaks=1, graphs=2)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="dataclass(slots=True) came with Python 3.10")
 def test_dataclass_with_slots():
     @dataclasses.dataclass(slots=True, kw_only=True)
     class Slotted:
