@@ -43,12 +43,6 @@ def random_of_its_own(x):
     return x * generator.gauss(0.0, 1.0)
 
 
-@construct("torch.rand and manual_seed")
-def torch_rand_and_manual_seed(x):
-    torch.manual_seed(5)
-    return x + torch.rand(3) * torch.randn_like(x)
-
-
 @construct("dropout in training")
 def dropout_in_training(x):
     return torch.nn.functional.dropout(x, 0.5, training=True)
