@@ -221,12 +221,13 @@ void Simulator::note_native_origin(PyObject* made) {
   if (is_plain_data(made) || is_tensor(made) || is_identity_constant(made) || PyTuple_Check(made) ||
       PyList_Check(made) || PyDict_Check(made))
     return;
-  if (native_origins_.try_emplace(made, current_break_point()).second) keep(Ref::borrow(made));
+  auto [origin, first] = native_origins_.try_emplace(made);
+  if (first) origin->second = {Ref::borrow(made), current_break_point()};
 }
 
 BreakPoint Simulator::native_origin(PyObject* made) const {
   auto found = native_origins_.find(made);
-  return found == native_origins_.end() ? BreakPoint{} : found->second;
+  return found == native_origins_.end() ? BreakPoint{} : found->second.point;
 }
 
 std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name,

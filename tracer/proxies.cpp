@@ -268,7 +268,16 @@ void Simulator::stop_before(PyObject* generator) {
                   sim_generator_origin(generator)};
 }
 
+void Simulator::forget_native_origins() {
+  while (std::erase_if(native_origins_, [](const auto& entry) { return Py_REFCNT(entry.first) == 1; }) > 0)
+    continue;  // each may have held others
+}
+
 void Simulator::close_dropped_generators() {
+  bool any_with_code = std::any_of(open_generators_.begin(), open_generators_.end(), [](PyObject* generator) {
+    return runs_code_when_closed(*sim_generator_frame(generator));
+  });
+  if (any_with_code) forget_native_origins();
   std::vector<PyObject*> dropped;  // only proxies_ holds them
   int with_code = 0;
   for (PyObject* generator : open_generators_) {

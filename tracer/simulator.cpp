@@ -256,6 +256,14 @@ void Simulator::prepare_root() {
   }
 }
 
+void Simulator::drop_locals(SimFrame& root) {
+  if (open_generators_.empty()) return;
+  FrameScope scope(frames_, &root);  // what a generator still runs is seen to run here
+  root.slots.clear();
+  root.stack.clear();
+  close_dropped_generators();
+}
+
 std::unique_ptr<graph::Capture> Simulator::run() {
   services_.host.begin(capture_.get());
   session_.host = &services_.host;
@@ -281,6 +289,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   watch_finalizers();
   try {
     SymValue result = run_frame(root);
+    drop_locals(root);
     finish_return(std::move(result));
   } catch (const ReachedBreakPoint&) {
   } catch (const PythonRaised& raised) {

@@ -186,6 +186,10 @@ class Simulator {
   void require_finalizers_held();
   // Closes the generators that nothing refers to any more, as their deallocation would.
   void close_dropped_generators();
+  // Lets go of what C code made and nothing else refers to: an iterator may be what holds a generator.
+  void forget_native_origins();
+  // The segment's frame ends: its locals die before the capture does.
+  void drop_locals(SimFrame& root);
   // A traceback keeps the frames that an exception left, and what they hold: these are not closed before the end.
   void keep_generators();
   [[noreturn]] void stop_before(PyObject* generator);
@@ -218,7 +222,11 @@ class Simulator {
   std::vector<std::pair<Ref, Ref>> state_calls_;
   ContextVars context_vars_;
   std::vector<Ref> kept_;
-  std::unordered_map<PyObject*, BreakPoint> native_origins_;
+  struct NativeOrigin {
+    Ref made;
+    BreakPoint point;
+  };
+  std::unordered_map<PyObject*, NativeOrigin> native_origins_;  // holds the objects, so that no other has the address
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
