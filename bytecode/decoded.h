@@ -122,6 +122,8 @@ class Decoded {
     const std::vector<int32_t> nulls = null_slots(i);
     return block_count == blocks(i).size() && std::all_of(nulls.begin(), nulls.end(), is_null);
   }
+  // Whether some instruction stands in a `try`, in a `with` or in one of their handlers.
+  bool has_handlers() const { return !regions.empty() || !blocks_.empty(); }
   // Block stack before `i`, outermost first.
   std::vector<Block> blocks(InstrIndex i) const;
 

@@ -16,7 +16,8 @@ ValueId alias_source(const Node& node, const ResultMeta& result) {
 
 }  // namespace
 
-AliasClasses::AliasClasses(const Graph& graph) : parent_(graph.value_count()), escapes_(graph.value_count(), false) {
+AliasClasses::AliasClasses(const Graph& graph)
+    : parent_(graph.value_count()), escapes_(graph.value_count(), false), inputs_(graph.value_count(), false) {
   std::iota(parent_.begin(), parent_.end(), 0);
   static const OpId constant = intern_op("framejit::constant");
   std::vector<ValueId> visible(graph.inputs().begin(), graph.inputs().end());
@@ -37,6 +38,7 @@ AliasClasses::AliasClasses(const Graph& graph) : parent_(graph.value_count()), e
   for (ValueId id : graph.outputs())
     if (id.valid()) visible.push_back(id);
   for (ValueId id : visible) escapes_[of(id)] = true;
+  for (ValueId id : graph.inputs()) inputs_[of(id)] = true;
 }
 
 uint32_t AliasClasses::of(ValueId value) const {
@@ -47,12 +49,25 @@ uint32_t AliasClasses::of(ValueId value) const {
 
 void AliasClasses::join(ValueId a, ValueId b) { parent_[of(a)] = of(b); }
 
+namespace {
+
+bool writes_statistics(const OpInfo& info, const Node& node) {
+  if (!info.has(kOpWritesStatistics)) return false;
+  for (size_t i = 0; i < node.operand_count; ++i)
+    if (info.parsed.args[i].name == "training") return !node.arg(i).is(Operand::Kind::kBool) || node.arg(i).as_bool();
+  return true;
+}
+
+}  // namespace
+
 void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& out) {
   out.clear();
   const OpInfo& info = op_info(node.op);
-  bool unknown = info.schema.empty();
+  const bool unknown = info.schema.empty(), statistics = writes_statistics(info, node);
+  auto is_statistic = [&](size_t i) { return statistics && info.parsed.args[i].name.starts_with("running_"); };
   for (size_t i = 0; i < node.operand_count; ++i)
-    if (unknown || info.writes_arg(i)) for_each_value(node.arg(i), [&](ValueId id) { out.push_back(id); });
+    if (unknown || info.writes_arg(i) || is_statistic(i))
+      for_each_value(node.arg(i), [&](ValueId id) { out.push_back(id); });
 }
 
 }  // namespace framejit::graph

@@ -17,6 +17,8 @@ class AliasClasses {
   bool may_alias(ValueId a, ValueId b) const { return of(a) == of(b); }
   // Whether something outside the graph can see the class: it holds an input, a constant or an output.
   bool escapes(ValueId value) const { return escapes_[of(value)]; }
+  // Whether the class holds an input: writing it is seen by the caller.
+  bool is_input(ValueId value) const { return inputs_[of(value)]; }
   size_t size() const { return parent_.size(); }
 
  private:
@@ -24,6 +26,7 @@ class AliasClasses {
 
   mutable std::vector<uint32_t> parent_;
   std::vector<bool> escapes_;
+  std::vector<bool> inputs_;
 };
 
 // The values that a node writes. Of an operator with unknown schema: all of its operands.

@@ -45,6 +45,7 @@ struct Capture {
   std::vector<SourceId> input_sources;  // of the graph's inputs, in order
   RecipeTable recipes;
   std::vector<Effect> effects;  // in program order
+  bool has_handlers = false;    // some code of the trace has a `try` or `with`
   ExitKind exit = ExitKind::kReturn;
   RecipeId returned;              // kReturn
   std::vector<FrameExit> frames;  // kBreak: outermost (the segment's own) first

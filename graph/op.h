@@ -23,11 +23,14 @@ enum OpFlag : uint32_t {
   kOpSideEffect = 1u << 5,     // must run even if no result is used (assertions, printing)
   kOpPointwise = 1u << 6,
   kOpReduction = 1u << 7,
-  kOpNative = 1u << 8,          // has an inference rule
-  kOpMaybeView = 1u << 9,       // may return its argument or a view of it (reshape, contiguous, _to_copy never)
-  kOpMetaInPlace = 1u << 10,    // in place on sizes and strides, not on data (squeeze_, t_, as_strided_)
-  kOpMayRaise = 1u << 11,       // its kernel looks at data and may raise (an index out of range)
-  kOpUninitialized = 1u << 12,  // a result holds whatever its memory held
+  kOpNative = 1u << 8,             // has an inference rule
+  kOpMaybeView = 1u << 9,          // may return its argument or a view of it (reshape, contiguous, _to_copy never)
+  kOpMetaInPlace = 1u << 10,       // in place on sizes and strides, not on data (squeeze_, t_, as_strided_)
+  kOpMayRaise = 1u << 11,          // its kernel looks at data and may raise (an index out of range)
+  kOpUninitialized = 1u << 12,     // a result holds whatever its memory held
+  kOpRaisesOnIntegers = 1u << 13,  // kOpMayRaise if it computes in integers (a division by zero)
+  kOpWritesStatistics =
+      1u << 14,  // writes its running_mean and running_var in training, and its schema does not say so
 };
 
 struct SchemaArg {

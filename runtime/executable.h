@@ -1,6 +1,7 @@
 // What the runtime knows of compiled graphs and of the tensor library: no tensor header is needed to use this file.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,22 +12,25 @@
 
 namespace framejit::runtime {
 
+enum class RunStatus : uint8_t {
+  kDone,
+  kRaised,  // a Python error is set; the operators before the one that raised did run, as in eager
+  kUndone,  // the same, but nothing can be seen of the run: the same code may run again
+};
+
 // A graph that can be called. Calls may nest, and may come from several threads at once.
 class Executable {
  public:
   virtual ~Executable() = default;
 
   // `inputs`: real tensors in the order of the graph's inputs, borrowed; the guards have been checked. `outputs`
-  // receives new references, in the order in which they were given to TensorHost::finish. False with a Python error:
-  // the exception that the operator raised; then `outputs` holds nothing, but operators before it did run, as in eager.
-  virtual bool run(PyObject* const* inputs, PyObject** outputs) = 0;
+  // receives new references, in the order in which they were given to TensorHost::finish; after a failure it holds
+  // nothing.
+  virtual RunStatus run(PyObject* const* inputs, PyObject** outputs) = 0;
 
   // How many values run() gives: as many as TensorHost::finish was given. The graph may have more outputs: what the
   // backward keeps.
   virtual size_t output_count() const = 0;
-
-  // Whether run() calls code of the user, whose errors and effects are the user's own: a back end's callable.
-  virtual bool runs_user_code() const { return false; }
 
   // The graph that computes gradients, or null if no output requires one. For reports.
   virtual const graph::Graph* backward_graph() const { return nullptr; }

@@ -31,6 +31,8 @@ GENERATED = ROOT / "graph" / "generated"
 TRAITS = {
     "random": "kOpRandom",
     "raises": "kOpMayRaise",
+    "raises_on_integers": "kOpRaisesOnIntegers",
+    "writes_statistics": "kOpWritesStatistics",
     "data_dependent": "kOpDataDependent",
     "side_effect": "kOpSideEffect",
     "uninitialized": "kOpUninitialized",

@@ -181,6 +181,7 @@ void Simulator::chain_context(PyObject* exception) {
 SymValue Simulator::run_frame(SimFrame& frame) {
   if (frames_.size() >= kMaxDepth) stop(StopReason::kDeepRecursion, fmt::format("{} frames", frames_.size()));
   if (!frame.cached_location.valid()) frame.library = is_library_file(frame.code->filename.get());
+  capture_->has_handlers = capture_->has_handlers || frame.code->has_handlers();
   FrameScope scope(frames_, &frame);
   while (true) {
     try {

@@ -12,7 +12,7 @@ TensorMeta wrapped(DType dtype) {
   return meta;
 }
 
-const TensorMeta kUndefinedMeta;
+const TensorMeta kUndefinedMeta{};
 const TensorMeta kScalarMeta = wrapped(DType::kF32);
 const TensorMeta kWrappedInt = wrapped(DType::kI64);
 const TensorMeta kWrappedFloat = wrapped(DType::kF64);

@@ -131,7 +131,7 @@ int64_t arange_count(InferContext& c, const ArangeRule& rule, DType dtype) {
 }  // namespace
 
 InferStatus arange(InferContext& c, const ArangeRule& rule) {
-  auto at = static_cast<size_t>(rule.dtype);
+  auto at = static_cast<uint8_t>(rule.dtype);
   DType dtype = DType::kI64;
   for (int8_t i : {rule.start, rule.end, rule.step})
     if (i >= 0 && !is_int_like(c.operand(static_cast<size_t>(i)))) dtype = c.environment().default_dtype;

@@ -12,7 +12,7 @@ bool dims_mask(InferContext& c, const TensorMeta& self, const ReduceRule& rule, 
     mask = all;
     return true;
   }
-  auto at = static_cast<size_t>(rule.dim);
+  auto at = static_cast<uint8_t>(rule.dim);
   mask = 0;
   if (c.operand(at).is(Operand::Kind::kInt)) {
     int64_t dim = wrap_dim(c.integer(at), self.dim());

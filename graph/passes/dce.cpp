@@ -3,11 +3,12 @@
 #include <vector>
 
 #include "graph/alias.h"
+#include "graph/failure.h"
 
 namespace framejit::graph {
 namespace {
 
-constexpr uint32_t kEffects = kOpRandom | kOpSideEffect | kOpDataDependent | kOpMayRaise;
+constexpr uint32_t kEffects = kOpRandom | kOpSideEffect | kOpDataDependent;
 
 // One walk backwards: program order is straight, so what a node's results and writes are good for is known once all
 // later nodes are.
@@ -41,7 +42,7 @@ class DeadCode {
   }
 
   bool is_live(const Node& node) {
-    if (op_info(node.op).flags & kEffects) return true;
+    if ((op_info(node.op).flags & kEffects) || raises_on_data(graph_, node)) return true;
     for (uint32_t r = 0; r < node.result_count; ++r)
       if (live_[node.result(r).index()]) return true;
     written_values(graph_, node, written_);

@@ -37,7 +37,7 @@ PyObject* call_program(PyObject* self, PyObject* args, PyObject*) {
   if (static_cast<size_t>(PyTuple_GET_SIZE(args)) != program.capture.graph.inputs().size())
     return PyErr_Format(PyExc_TypeError, "expected %zu tensors", program.capture.graph.inputs().size());
   std::vector<PyObject*> outputs(program.output_count);
-  if (!program.executable->run(&PyTuple_GET_ITEM(args, 0), outputs.data())) return nullptr;
+  if (program.executable->run(&PyTuple_GET_ITEM(args, 0), outputs.data()) != runtime::RunStatus::kDone) return nullptr;
   PyObject* result = PyTuple_New(static_cast<Py_ssize_t>(outputs.size()));
   for (size_t i = 0; i < outputs.size(); ++i) PyTuple_SET_ITEM(result, static_cast<Py_ssize_t>(i), outputs[i]);
   return result;

@@ -1,7 +1,6 @@
 #include "runtime/cache/compiled_entry.h"
 
 #include "base/check.h"
-#include "graph/alias.h"
 #include "runtime/cache/segment.h"
 
 namespace framejit::runtime {
@@ -29,8 +28,8 @@ CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const Obje
       output_count_(executable_ ? executable_->output_count() : 0),
       nothing_(leaves_no_trace(*capture_)) {}
 
-bool CompiledEntry::run_graph(PyObject** outputs) {
-  if (!executable_) return true;
+RunStatus CompiledEntry::run_graph(PyObject** outputs) {
+  if (!executable_) return RunStatus::kDone;
   const auto& sources = capture_->input_sources;
   PyObject* few[kInputsOnStack];
   std::vector<PyObject*> many;
@@ -41,27 +40,6 @@ bool CompiledEntry::run_graph(PyObject** outputs) {
   }
   for (size_t i = 0; i < sources.size(); ++i) inputs[i] = guards_.value(sources[i]);
   return executable_->run(inputs, outputs);
-}
-
-bool CompiledEntry::failure_leaves_no_trace() const {
-  if (executable_->runs_user_code()) return false;
-  const graph::Graph& graph = capture_->graph;
-  const graph::AliasClasses aliases(graph);
-  std::vector<bool> from_outside(aliases.size(), false);
-  for (graph::ValueId input : graph.inputs()) from_outside[aliases.of(input)] = true;
-  std::vector<graph::ValueId> written;
-  for (size_t n = 0; n < graph.node_count(); ++n) {
-    const graph::Node& node = graph.node(graph::NodeId(n));
-    if (node.erased) continue;
-    // What a custom operator does before it fails is not known.
-    const graph::OpInfo& info = graph::op_info(node.op);
-    const bool custom = !info.name.starts_with("aten::") && !info.name.starts_with("framejit::");
-    if (custom || info.has(graph::kOpRandom) || info.has(graph::kOpSideEffect)) return false;
-    graph::written_values(graph, node, written);
-    for (graph::ValueId id : written)
-      if (from_outside[aliases.of(id)]) return false;
-  }
-  return true;
 }
 
 // ---- objects that may die ----

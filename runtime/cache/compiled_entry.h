@@ -38,11 +38,8 @@ class CompiledEntry {
   uint64_t hits = 0;
 
   // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and
-  // receives new references. False with a Python error.
-  bool run_graph(PyObject** outputs);
-  // Whether nothing can be seen of a run that an operator's failure ended: no code of the user ran, no input was
-  // written, no random number drawn.
-  bool failure_leaves_no_trace() const;
+  // receives new references.
+  RunStatus run_graph(PyObject** outputs);
 
   // Lets go of objects that only guards look at and that can be watched; when one dies, the entry leaves its segment.
   static void watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment);

@@ -27,9 +27,9 @@ class Outputs {
 };
 
 bool run_graph(CompiledEntry& entry, PyObject** outputs) {
-  if (entry.run_graph(outputs)) return true;
-  if (entry.failure_leaves_no_trace()) PyErr_Clear();
-  return false;
+  const RunStatus status = entry.run_graph(outputs);
+  if (status == RunStatus::kUndone) PyErr_Clear();
+  return status == RunStatus::kDone;
 }
 
 FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const FrameInputs& inputs, OwnedValues& owned) {

@@ -1,13 +1,14 @@
 #include "runtime/guards/plain_data.h"
 
-#include <cstring>
+#include <bit>
+#include <cstdint>
 
 #include "runtime/python_util.h"
 
 namespace framejit::runtime {
 namespace {
 
-bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 bool same_items(PyObject* a, PyObject* b) {
   Py_ssize_t size = PyTuple_GET_SIZE(a);

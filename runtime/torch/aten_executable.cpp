@@ -5,6 +5,7 @@
 #include "runtime/torch/gil.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
+#include "runtime/torch/undo.h"
 #include "runtime/torch/view_replay.h"
 
 // From 3.13 on the declaration is in CPython's internal headers, the function still exported.
@@ -13,6 +14,7 @@ extern "C" PyAPI_FUNC(void) _PyTraceback_Add(const char* function, const char* f
 namespace framejit::torchlib {
 
 using graph::ValueId;
+using runtime::RunStatus;
 
 namespace {
 
@@ -42,14 +44,15 @@ class Registers {
 class AtenExecutable final : public runtime::Executable {
  public:
   AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                 std::shared_ptr<TrainingProgram> training);
+                 std::shared_ptr<TrainingProgram> training, bool observed);
 
-  bool run(PyObject* const* inputs, PyObject** outputs) override;
+  RunStatus run(PyObject* const* inputs, PyObject** outputs) override;
   size_t output_count() const override { return outputs_.size(); }
   const graph::Graph* backward_graph() const override { return training_ ? &training_->first_graph() : nullptr; }
 
  private:
-  void compute(Registers& registers, graph::LocationId* failed) const;
+  void compute(Registers& registers, Plan::Progress& progress) const;
+  RunStatus take_back(Plan::Progress& progress) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
 
   const graph::Graph& graph_;  // the capture's, which lives as long
@@ -57,6 +60,7 @@ class AtenExecutable final : public runtime::Executable {
   std::vector<OutputSpec> outputs_;
   ViewReplay views_;
   Plan plan_;
+  UndoPlan undo_;
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
   bool plain_outputs_;  // each is an input, or in a register
@@ -79,7 +83,7 @@ std::vector<bool> unused_views(const graph::Graph& graph, const ViewReplay& view
 }
 
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                               std::shared_ptr<TrainingProgram> training)
+                               std::shared_ptr<TrainingProgram> training, bool observed)
     : graph_(graph), training_(std::move(training)), outputs_(recording->outputs), views_(graph, *recording) {
   std::vector<ValueId> keep = views_.roots();
   if (training_) {
@@ -87,6 +91,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
+  undo_ = UndoPlan(graph, plan_, observed);
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
@@ -95,11 +100,11 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
 }
 
-void AtenExecutable::compute(Registers& registers, graph::LocationId* failed) const {
+void AtenExecutable::compute(Registers& registers, Plan::Progress& progress) const {
   if (plan_.empty()) return;
   AllowThreads no_gil;
   BelowAutograd below;
-  plan_.run(registers.data(), failed);
+  plan_.run(registers.data(), progress);
 }
 
 // No Python frame runs the user's lines: the traceback names them all the same.
@@ -125,12 +130,31 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
   }
 }
 
-bool AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
-  graph::LocationId failed;
+// After a step has thrown. A Python error is set.
+RunStatus AtenExecutable::take_back(Plan::Progress& progress) const {
+  if (!undo_.leaves_no_trace(progress.step)) return RunStatus::kRaised;
+  if (!progress.log) return RunStatus::kUndone;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  const bool undone = with_translated_errors([&] {
+    BelowAutograd below;
+    progress.log->undo();
+    return true;
+  });
+  if (!undone) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  return undone ? RunStatus::kUndone : RunStatus::kRaised;
+}
+
+RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
+  UndoLog log;
+  Plan::Progress progress;
+  if (undo_.saves()) progress.undo = &undo_, progress.log = &log;
+  bool computed = false;
   auto body = [&] {
     Registers registers(plan_.register_count(), input_registers_, inputs);
-    compute(registers, &failed);
-    failed = {};
+    compute(registers, progress);
+    computed = true;
     if (training_) {
       std::vector<at::Tensor> tensors;
       for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
@@ -139,17 +163,18 @@ bool AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
     make_outputs(registers, inputs, outputs);
     return true;
   };
-  if (with_translated_errors(body)) return true;
-  add_traceback(graph_, failed);
-  return false;
+  if (with_translated_errors(body)) return RunStatus::kDone;
+  if (computed) return RunStatus::kRaised;
+  add_traceback(graph_, graph_.node(plan_.step_node(progress.step)).location);
+  return take_back(progress);
 }
 
 }  // namespace
 
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
-                                                          std::shared_ptr<TrainingProgram> training) {
-  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training));
+                                                          std::shared_ptr<TrainingProgram> training, bool observed) {
+  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), observed);
 }
 
 }  // namespace framejit::torchlib

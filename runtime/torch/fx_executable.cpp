@@ -10,6 +10,7 @@ namespace framejit::torchlib {
 
 using graph::Operand;
 using graph::ValueId;
+using runtime::RunStatus;
 
 namespace {
 
@@ -170,9 +171,14 @@ class FxExecutable final : public runtime::Executable {
       : callable_(std::move(callable)), outputs_(std::move(outputs)), input_count_(input_count) {}
 
   size_t output_count() const override { return outputs_.size(); }
-  bool runs_user_code() const override { return true; }
 
-  bool run(PyObject* const* inputs, PyObject** outputs) override {
+  // The callable is the user's: so are its errors, and what it did before them.
+  RunStatus run(PyObject* const* inputs, PyObject** outputs) override {
+    return call(inputs, outputs) ? RunStatus::kDone : RunStatus::kRaised;
+  }
+
+ private:
+  bool call(PyObject* const* inputs, PyObject** outputs) {
     Ref result;
     {
       c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -185,7 +191,6 @@ class FxExecutable final : public runtime::Executable {
     return distribute(items.get(), inputs, outputs);
   }
 
- private:
   bool distribute(PyObject* items, PyObject* const* inputs, PyObject** outputs) const {
     Py_ssize_t expected = 0, next = 0;
     for (const OutputSpec& output : outputs_) expected += output.input < 0;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "runtime/torch/recording.h"
+#include "runtime/torch/undo.h"
 
 namespace framejit::torchlib {
 
@@ -71,16 +72,16 @@ void Plan::find_canonical(const graph::Graph& graph) {
 
 // A view made below autograd has a version counter of its own: a write through it counts for what it is a view of too.
 void Plan::add_written(const graph::Graph& graph, ValueId id, std::vector<uint32_t>& written) const {
+  const auto first = static_cast<std::ptrdiff_t>(written.size());  // a list may name two views of one tensor
   do {
     const uint32_t reg = canonical_[id.index()];
-    if (std::find(written.begin(), written.end(), reg) == written.end()) written.push_back(reg);
+    if (std::find(written.begin() + first, written.end(), reg) == written.end()) written.push_back(reg);
   } while (view_step(graph, id, &id));
 }
 
 Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
   Step step;
   step.op = op_entry_by_id(node.op);
-  step.location = node.location;
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
@@ -121,11 +122,13 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
     if (is_named(node, "framejit.constant") || is_named(node, "framejit::constant")) {
       Step& step = steps_.emplace_back();
       step.constant = true;
+      step.node = graph::NodeId(n);
       step.arguments.push_back(constants.at(node.arg(0).as_const().index()));
       step.results.push_back(node.result().value);
       continue;
     }
     steps_.push_back(make_step(graph, node, constants));
+    steps_.back().node = graph::NodeId(n);
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
   find_last_uses(graph, keep);
@@ -240,11 +243,17 @@ thread_local size_t StackLease::depth = 0;
 
 }  // namespace
 
-void Plan::run(at::Tensor* registers, graph::LocationId* failed) const {
+void Plan::run(at::Tensor* registers) const {
+  Progress progress;
+  run(registers, progress);
+}
+
+void Plan::run(at::Tensor* registers, Progress& progress) const {
   StackLease lease;
-  for (const Step& step : steps_) {
-    if (failed) *failed = step.location;
-    run_step(step, registers, lease.stack());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    progress.step = i;
+    if (progress.undo) progress.undo->before_step(i, registers, *progress.log);
+    run_step(steps_[i], registers, lease.stack());
   }
 }
 

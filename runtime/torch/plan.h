@@ -16,6 +16,9 @@
 
 namespace framejit::torchlib {
 
+class UndoLog;
+class UndoPlan;
+
 enum class PlanKind : uint8_t {
   kBelowAutograd,
   kWithAutograd,  // to differentiate through: the caller runs it with autograd's keys in force
@@ -33,10 +36,21 @@ class Plan {
   // Where the tensor of a value is: values that are the same tensor share a register.
   uint32_t register_of(graph::ValueId value) const { return canonical_[value.index()]; }
   bool empty() const { return steps_.empty(); }
+  size_t step_count() const { return steps_.size(); }
+  graph::NodeId step_node(size_t step) const { return steps_[step].node; }
+  // Registers whose versions the step bumps.
+  const std::vector<uint32_t>& step_bumps(size_t step) const { return steps_[step].written; }
 
-  // Registers of the graph's inputs are filled in. Throws what an operator throws; then `failed` says where in the
-  // user's code the operator stands.
-  void run(at::Tensor* registers, graph::LocationId* failed = nullptr) const;
+  // What run() tells: the step that runs, the failed one if it throws. `undo` may be null.
+  struct Progress {
+    size_t step = 0;
+    const UndoPlan* undo = nullptr;
+    UndoLog* log = nullptr;
+  };
+
+  // Registers of the graph's inputs are filled in. Throws what an operator throws.
+  void run(at::Tensor* registers) const;
+  void run(at::Tensor* registers, Progress& progress) const;
 
  private:
   struct Source {
@@ -51,7 +65,7 @@ class Plan {
   };
   struct Step {
     const OpEntry* op = nullptr;
-    graph::LocationId location;
+    graph::NodeId node;
     std::vector<c10::IValue> arguments;  // tensors from registers are left undefined
     std::vector<Source> tensors;
     std::vector<ListSource> lists;

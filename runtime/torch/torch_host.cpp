@@ -118,7 +118,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
       if (backend) {
         result = make_fx_executable(capture.graph, *session.finished, backend, why_not);
       } else {
-        result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training));
+        const bool observed = capture.has_handlers || !capture.effects.empty();
+        result =
+            make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training), observed);
       }
       return true;
     });
@@ -135,6 +137,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     Recording& recording = *session.recording;
     graph::Graph& graph = recording.recorder.graph();
     std::vector<graph::ValueId> values;
+    values.reserve(recording.outputs.size());
     for (const OutputSpec& output : recording.outputs) values.push_back(output.value);
     if (recording.training()) {
       session.training = std::make_shared<TrainingProgram>(session.recording);

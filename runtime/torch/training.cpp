@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "graph/alias.h"
 #include "runtime/torch/convert.h"
 
 namespace framejit::torchlib {
@@ -91,17 +92,16 @@ const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gra
 
 std::string TrainingProgram::why_not_recompute() const {
   const graph::Graph& graph = *recording_->joint;
+  const graph::AliasClasses aliases(graph);
+  std::vector<ValueId> written;
   if (recording_->recorder.has_mixed_grad_mode()) return "grad mode changes inside of it";
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     const graph::OpInfo& info = graph::op_info(node.op);
     if (info.has(graph::kOpRandom)) return info.name + " draws random numbers";
-    for (size_t i = 0; i < node.operand_count; ++i) {
-      if (!info.writes_arg(i)) continue;
-      bool input = false;
-      graph::for_each_value(node.arg(i), [&](ValueId id) { input |= graph.value(id).is_input(); });
-      if (input) return info.name + " changes a tensor from outside";
-    }
+    graph::written_values(graph, node, written);
+    for (ValueId id : written)
+      if (aliases.is_input(id)) return info.name + " changes a tensor from outside";
   }
   return {};
 }

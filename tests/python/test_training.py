@@ -211,6 +211,26 @@ def test_second_order_is_right():
         assert torch.equal(second(compiled), expected)
 
 
+def write_a_view(x, buffer):
+    buffer[0].add_(1)
+    return (x**3).sum()
+
+
+def batch_norm(x, buffer):
+    return torch.nn.functional.batch_norm(x, buffer, torch.ones(3), training=True).pow(3).sum()
+
+
+@pytest.mark.parametrize("fn", [write_a_view, batch_norm])
+def test_second_order_writes_nothing_twice(fn):
+    """What the forward wrote of the caller's tensors must not be written again: then it is an error that says so."""
+    x, buffer, expected = torch.rand(4, 3, requires_grad=True), torch.zeros(3), torch.zeros(3)
+    fn(x, expected)
+    result = framejit.to_static(fn)(x, buffer)
+    with pytest.raises(RuntimeError, match="changes a tensor from outside"):
+        torch.autograd.grad(result, x, create_graph=True)
+    assert torch.equal(buffer, expected)
+
+
 def test_gradient_penalty_inside():
     def f(x):
         y = (x**3).sum()

@@ -130,7 +130,7 @@ def check_tidy(folders):
     os.makedirs(steps.path("build", "tidy"), exist_ok=True)
     sources = compile_commands(folders)
     every = [name for name in changed_files() if name in sources]
-    changed = every[: int(os.environ.get(TIDY_AT_MOST, "16"))]
+    changed = every[: int(os.environ.get(TIDY_AT_MOST, len(every)))]
     steps.say("clang-tidy on %d of %d changed files" % (len(changed), len(every)))
     with ThreadPoolExecutor(steps.cores()) as pool:
         return [text for found in pool.map(lambda name: tidy_file(name, sources[name]), changed) for text in found]

@@ -34,7 +34,7 @@ class CodeBuilderTest : public testing::Test {
   }
   Ref global(const char* name) { return Ref::borrow(PyDict_GetItemString(globals_.get(), name)); }
   static Ref ints(std::initializer_list<long> values) {
-    const Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+    Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
     Py_ssize_t i = 0;
     for (long value : values) PyTuple_SET_ITEM(tuple.get(), i++, PyLong_FromLong(value));
     return tuple;

@@ -3,6 +3,7 @@
 //
 //   graph_check FILE...    prints each difference and a summary; exit status 1 when there is one
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -73,7 +74,7 @@ void check_file(const char* path, Totals& totals) {
 }  // namespace
 }  // namespace framejit::graph
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   framejit::graph::Totals totals;
   for (int i = 1; i < argc; ++i) framejit::graph::check_file(argv[i], totals);
   for (const auto& [op, count] : totals.wrong) fmt::print("differs  {:5} {}\n", count, op);
@@ -81,4 +82,7 @@ int main(int argc, char** argv) {
   fmt::print("{} graphs, {} differences, {} nodes without a rule\n", totals.graphs, totals.differences,
              totals.without_rule);
   return totals.differences ? 1 : 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 2;
 }

@@ -5,7 +5,6 @@
 namespace framejit::runtime {
 namespace {
 
-using graph::Effect;
 using graph::EffectKind;
 using graph::Recipe;
 using graph::RecipeId;
