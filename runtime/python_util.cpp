@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/once.h"
 
 namespace framejit::runtime {
 namespace {
@@ -26,8 +27,7 @@ struct PythonSlots {
 };
 
 const PythonSlots& python_slots() {
-  static const PythonSlots slots;
-  return slots;
+  return once_under_lock([] { return PythonSlots(); });
 }
 
 int minor_version() {

@@ -122,20 +122,23 @@ void initialise_callables() {
   static std::vector<const CallableRow*> missing;
   Py_ssize_t modules = PyDict_GET_SIZE(PyImport_GetModuleDict());
   if (modules == modules_seen) return;
+  // Other threads may come by while this runs Python code: shared state is only changed where it cannot.
+  std::vector<const CallableRow*> wanted = missing;
   if (modules_seen < 0) {
     for (const char* name : {"functools", "enum", "itertools", "operator", "collections", "copy", "inspect"})
       Ref::steal(PyImport_ImportModule(name));
     fill_library();
     fill_plain_types();
-    for (const CallableRow& row : kRows) missing.push_back(&row);
+    for (const CallableRow& row : kRows) wanted.push_back(&row);
     modules = PyDict_GET_SIZE(PyImport_GetModuleDict());
   }
-  modules_seen = modules;
-  std::erase_if(missing, [](const CallableRow* row) {
+  std::erase_if(wanted, [](const CallableRow* row) {
     PyObject* obj = resolve_forever(row->path);
     if (obj) table().try_emplace(obj, row);
     return obj != nullptr;
   });
+  missing = std::move(wanted);
+  modules_seen = modules;
   PyErr_Clear();
 }
 

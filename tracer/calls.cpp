@@ -1,6 +1,7 @@
 // Calls: which of the ways to treat a callable applies.
 #include <algorithm>
 
+#include "base/once.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/proxies.h"
@@ -117,8 +118,7 @@ PyObject* descriptor_of(PyTypeObject* type, const PyMethodDef* method) {
 
 // 3.13 no longer exports the type itself.
 PyTypeObject* method_wrapper_type() {
-  static PyTypeObject* const type = Py_TYPE(Ref::steal(PyObject_GetAttrString(Py_None, "__str__")).get());
-  return type;
+  return once_under_lock([] { return Py_TYPE(Ref::steal(PyObject_GetAttrString(Py_None, "__str__")).get()); });
 }
 
 Builtin identify(PyObject* callable) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/once.h"
 #include "tracer/builtins.h"
 #include "tracer/simulator.h"
 
@@ -55,7 +56,7 @@ SymValue constant(Simulator& sim, PyObject* obj) {
 
 // What the program has set; null with a guard where it has not.
 std::optional<SymValue> read(Simulator& sim, PyObject* var) {
-  static PyObject* const unset = PyList_New(0);
+  PyObject* const unset = once_under_lock([] { return PyList_New(0); });
   PyObject* found = nullptr;
   sim.check_status(PyContextVar_Get(var, unset, &found));
   Ref value = Ref::steal(found);

@@ -1,5 +1,7 @@
 #include "tracer/proxies.h"
 
+#include "base/once.h"
+
 namespace framejit {
 
 // Runs `body` on behalf of C code: a stop is parked in the simulator and becomes a Python error until Simulator::raise
@@ -196,7 +198,7 @@ PyTypeObject* generator_type() {
     t.tp_methods = generator_methods;
     return t;
   }();
-  static bool ready = PyType_Ready(&type) == 0;
+  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
   FJ_CHECK(ready, "the generator proxy type could not be made");
   return &type;
 }
@@ -211,7 +213,7 @@ PyTypeObject* callable_type() {
     t.tp_call = callable_call;
     return t;
   }();
-  static bool ready = PyType_Ready(&type) == 0;
+  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
   FJ_CHECK(ready, "the callable proxy type could not be made");
   return &type;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/once.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/signals.h"
@@ -90,10 +91,10 @@ bool is_identity_constant(PyObject* obj) {
   }
   const PlainType* row = find_plain_type(type);
   if (row && row->by_identity) return true;
-  static PyObject* enum_meta = [] {
+  PyObject* enum_meta = once_under_lock([] {
     Ref module = Ref::steal(PyImport_ImportModule("enum"));
     return module ? PyObject_GetAttrString(module.get(), "EnumMeta") : nullptr;
-  }();
+  });
   return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(enum_meta));
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/call/static_call.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/call/shadow.h"
@@ -8,6 +9,13 @@
 #include "runtime/report/log.h"
 
 namespace framejit::runtime {
+
+void release_state(StaticFunctionState* state) {
+  if (--state->holders != 0) return;
+  std::shared_ptr<CodeCache> cache = std::move(state->cache);
+  delete state;
+  if (cache) cache->dispose();
+}
 
 PyObject* StaticCall::run() {
   if (engine().shadow_every != 0 && shadow_is_due(self_)) [[unlikely]] {
@@ -43,20 +51,22 @@ PyObject* StaticCall::run_with_self() {
 
 PyObject* StaticCall::dispatch() {
   if (!ready()) return PyErr_Occurred() ? nullptr : run_original(false);
-  if (!self_.state->cache) return run_original(true);
-  const auto& entries = self_.state->entry->entries();
+  if (!state_->cache) return run_original(true);
+  const auto& entries = state_->entry->entries();
   if (!entries.empty() && !entries.front()->returns()) return run_twin();
   PyObject* few[kSlotsOnStack];
-  if (self_.state->binder.slot_count() <= kSlotsOnStack) return run_bound(few);
-  std::vector<PyObject*> many(self_.state->binder.slot_count());
+  if (state_->binder.slot_count() <= kSlotsOnStack) return run_bound(few);
+  std::vector<PyObject*> many(state_->binder.slot_count());
   return run_bound(many.data());
 }
 
 // False: the code cannot be looked into, it runs eagerly.
 bool StaticCall::ready() {
   PyObject* code = PyFunction_GET_CODE(self_.function);
-  if (self_.state && self_.state->info->decoded->code.get() == code) return true;
-  return make_state(code);
+  const bool current = self_.state && self_.state->info->decoded->code.get() == code;
+  if (!current && !make_state(code)) return false;
+  state_.hold(self_.state);
+  return true;
 }
 
 bool StaticCall::make_state(PyObject* code) {
@@ -74,16 +84,15 @@ bool StaticCall::make_state(PyObject* code) {
     state->entry = &state->cache->entry_segment();
     engine().add_owned_cache(state->cache);
   }
-  std::unique_ptr<StaticFunctionState> old(self_.state);
-  self_.state = state.release();
-  if (old && old->cache) old->cache->dispose();
+  StaticFunctionState* old = std::exchange(self_.state, state.release());
+  if (old) release_state(old);
   return true;
 }
 
 SegmentStart StaticCall::start(PyObject** slots) const {
   SegmentStart start;
-  start.code = self_.state->info->decoded;
-  start.at = self_.state->entry->at();
+  start.code = state_->info->decoded;
+  start.at = state_->entry->at();
   start.globals = PyFunction_GET_GLOBALS(self_.function);
   start.builtins = PyDict_GetItemString(start.globals, "__builtins__");
   if (start.builtins && PyModule_Check(start.builtins)) start.builtins = PyModule_GetDict(start.builtins);
@@ -95,12 +104,11 @@ SegmentStart StaticCall::start(PyObject** slots) const {
 
 PyObject* StaticCall::run_bound(PyObject** slots) {
   BoundObjects objects;
-  StaticFunctionState& state = *self_.state;
-  if (!state.binder.bind(function(), args_, nargs_, kwnames_, slots, objects))
+  if (!state_->binder.bind(function(), args_, nargs_, kwnames_, slots, objects))
     return PyErr_Occurred() ? nullptr : run_original(false);
   OwnedValues owned;
-  std::shared_ptr<CodeCache> cache = state.cache;
-  FoundEntry found = find_or_capture(*cache, *state.entry, {slots, nullptr}, owned, [&] { return start(slots); });
+  std::shared_ptr<CodeCache> cache = state_->cache;
+  FoundEntry found = find_or_capture(*cache, *state_->entry, {slots, nullptr}, owned, [&] { return start(slots); });
   if (found.error) return nullptr;
   if (self_.full_graph && breaks_full_graph(found)) return nullptr;
   return run_found(std::move(found));
@@ -122,23 +130,23 @@ bool StaticCall::breaks_full_graph(const FoundEntry& found) {
       fmt::format("{}: {}", found.stop.location.empty() ? "full_graph=True" : found.stop.location, reason.text);
   if (!found.stop.detail.empty()) text += " (" + found.stop.detail + ")";
   if (*reason.hint) text += fmt::format("; {}", reason.hint);
-  if (found.entry) self_.state->entry->remove(found.entry.get());
+  if (found.entry) state_->entry->remove(found.entry.get());
   PyErr_SetString(graph_break_error_type(), text.c_str());
   return true;
 }
 
 // The function itself, with the frames that it calls offered to the hook.
 PyObject* StaticCall::run_original(bool hook) {
-  TwinScope scope(PyThreadState_Get(), self_.state->cache.get());
+  TwinScope scope(PyThreadState_Get(), state_ ? state_->cache.get() : nullptr);
   if (hook) scope.want_hook();
   return _PyObject_Vectorcall(self_.function, args_, static_cast<size_t>(nargs_), kwnames_);
 }
 
 // Defaults may change at any time, the rest of a function's signature is its code.
 bool StaticCall::sync_twin_function() {
-  Ref code = self_.state->cache->twin();
+  Ref code = state_->cache->twin();
   if (!code) return false;
-  Ref& twin = self_.state->twin_function;
+  Ref& twin = state_->twin_function;
   PyFunctionObject* original = function();
   if (!twin || PyFunction_GET_CODE(twin.get()) != code.get()) {
     twin = Ref::steal(PyFunction_NewWithQualName(code.get(), original->func_globals, original->func_qualname));
@@ -162,11 +170,11 @@ PyObject* StaticCall::run_twin() {
   }
   if (!made) {
     if (PyErr_Occurred()) return nullptr;
-    self_.state->cache = nullptr;
+    state_->cache = nullptr;
     return run_original(true);
   }
-  Ref twin = self_.state->twin_function;
-  TwinScope scope(PyThreadState_Get(), self_.state->cache.get());
+  Ref twin = state_->twin_function;
+  TwinScope scope(PyThreadState_Get(), state_->cache.get());
   return _PyObject_Vectorcall(twin.get(), args_, static_cast<size_t>(nargs_), kwnames_);
 }
 

@@ -7,15 +7,39 @@
 
 namespace framejit::runtime {
 
-// What a StaticFunction knows of its function's present code.
+// What a StaticFunction knows of its function's present code. Its calls hold it: a reset, or new code, may come while
+// they are under way, from another thread or from code that they run. The interpreter lock guards the count.
 struct StaticFunctionState {
   CodeInfoPtr info;
   std::shared_ptr<CodeCache> cache;  // null: this code always runs eagerly
   Segment* entry = nullptr;
   ArgumentBinder binder;
   Ref twin_function;
+  size_t holders = 1;
 
   explicit StaticFunctionState(CodeInfoPtr code) : info(std::move(code)), binder(*info->decoded) {}
+};
+
+// The last holder drops what was captured.
+void release_state(StaticFunctionState* state);
+
+class StateHold {
+ public:
+  StateHold() = default;
+  ~StateHold() {
+    if (state_) release_state(state_);
+  }
+  StateHold(const StateHold&) = delete;
+  StateHold& operator=(const StateHold&) = delete;
+  void hold(StaticFunctionState* state) {
+    ++state->holders;
+    state_ = state;
+  }
+  StaticFunctionState* operator->() const { return state_; }
+  explicit operator bool() const { return state_ != nullptr; }
+
+ private:
+  StaticFunctionState* state_ = nullptr;
 };
 
 struct StaticFunctionObject {
@@ -60,6 +84,7 @@ class StaticCall {
   PyObject* const* args_;
   Py_ssize_t nargs_;
   PyObject* kwnames_;
+  StateHold state_;
 };
 
 }  // namespace framejit::runtime

@@ -2,7 +2,10 @@
 
 #include <structmember.h>
 
+#include <utility>
+
 #include "base/check.h"
+#include "base/once.h"
 #include "runtime/cache/capture_driver.h"
 #include "runtime/call/static_call.h"
 #include "runtime/report/log.h"
@@ -40,11 +43,7 @@ PyObject* bind_to(PyObject* self, PyObject* instance, PyObject*) {
 // ---- life ----
 
 void drop_captures(StaticFunctionObject* me) {
-  if (!me->state) return;
-  std::shared_ptr<CodeCache> cache = std::move(me->state->cache);
-  delete me->state;
-  me->state = nullptr;
-  if (cache) cache->dispose();
+  if (StaticFunctionState* state = std::exchange(me->state, nullptr)) release_state(state);
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -182,7 +181,7 @@ PyObject*& graph_break_error() {
 
 PyTypeObject* static_function_type() {
   static PyTypeObject type = make_type();
-  static const bool ready = PyType_Ready(&type) == 0;
+  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
   return ready ? &type : nullptr;
 }
 

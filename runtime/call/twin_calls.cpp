@@ -1,6 +1,7 @@
 #include "runtime/call/twin_calls.h"
 
 #include "base/check.h"
+#include "base/once.h"
 #include "runtime/cache/capture_driver.h"
 #include "runtime/call/frame_writer.h"
 #include "runtime/call/resume.h"
@@ -181,7 +182,7 @@ PyTypeObject* site_type() {
     t.tp_dealloc = free_site;
     return t;
   }();
-  static const bool ready = PyType_Ready(&type) == 0;
+  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
   FJ_CHECK(ready, "cannot make the type of segment sites");
   return &type;
 }
@@ -264,10 +265,11 @@ PyMethodDef kMethods[] = {{"take", guarded<take>, METH_NOARGS, nullptr},
 }  // namespace
 
 const TwinCallables& twin_callables() {
-  static const auto* const callables = new TwinCallables{
-      Ref::steal(PyCFunction_New(&kMethods[0], nullptr)), Ref::steal(PyCFunction_New(&kMethods[1], nullptr)),
-      Ref::steal(PyCFunction_New(&kMethods[2], nullptr)), Ref::steal(PyCFunction_New(&kMethods[3], nullptr))};
-  return *callables;
+  return once_under_lock([] {
+    return TwinCallables{
+        Ref::steal(PyCFunction_New(&kMethods[0], nullptr)), Ref::steal(PyCFunction_New(&kMethods[1], nullptr)),
+        Ref::steal(PyCFunction_New(&kMethods[2], nullptr)), Ref::steal(PyCFunction_New(&kMethods[3], nullptr))};
+  });
 }
 
 Ref make_site(std::shared_ptr<CodeCache> cache, Segment* segment, size_t exit_count) {

@@ -1,5 +1,6 @@
 #include "runtime/guards/guard_program.h"
 
+#include "base/once.h"
 #include "runtime/guards/guard_ops.h"
 #include "runtime/guards/plain_data.h"
 #include "runtime/python_util.h"
@@ -69,7 +70,7 @@ bool length_is(PyObject* obj, uint64_t expected) {
 
 // What was set, not the variable's default.
 PyObject* context_value(PyObject* var, OwnedValues& owned) {
-  static PyObject* const unset = PyList_New(0);
+  PyObject* const unset = once_under_lock([] { return PyList_New(0); });
   PyObject* value = nullptr;
   if (!var || !PyContextVar_CheckExact(var) || PyContextVar_Get(var, unset, &value) < 0) {
     PyErr_Clear();

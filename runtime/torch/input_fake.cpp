@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "base/once.h"
 #include "runtime/torch/py_tensor.h"
 
 namespace framejit::torchlib {
@@ -55,10 +56,10 @@ bool has_names(const T& tensor) {
 // Whether the type has a `__torch_function__` of its own.
 bool overrides_functions(PyTypeObject* type) {
   static PyObject* name = PyUnicode_InternFromString("__torch_function__");
-  static PyObject* disabled = [] {
+  PyObject* disabled = once_under_lock([] {
     Ref module = Ref::steal(PyImport_ImportModule("torch._C"));
     return module ? PyObject_GetAttrString(module.get(), "_disabled_torch_function_impl") : nullptr;
-  }();
+  });
   PyObject* found = _PyType_Lookup(type, name);
   if (!found || found == disabled) return false;
   return found != _PyType_Lookup(tensor_type(), name);

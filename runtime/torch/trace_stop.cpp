@@ -2,13 +2,13 @@
 
 #include <torch/csrc/Exceptions.h>
 
+#include "base/once.h"
 #include "base/py_ref.h"
 
 namespace framejit::torchlib {
 
 PyObject* trace_stop_type() {
-  static PyObject* type = PyErr_NewException("framejit._TraceStop", PyExc_BaseException, nullptr);
-  return type;
+  return once_under_lock([] { return PyErr_NewException("framejit._TraceStop", PyExc_BaseException, nullptr); });
 }
 
 void stop_trace(const char* reason, const std::string& detail) {

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import threading
 
 import pytest
 import torch
@@ -171,6 +172,36 @@ def test_capture_leaks_nothing(name):
         run()
 
     check_no_leak(cold)
+
+
+def test_levels_after_ten_thousand_captures():
+    """Blocks, references, threads and memory: what is kept for a capture must go with it."""
+    cases = make_cases()
+    runs = [cases[name] for name in CASES]
+
+    def capture_all(times):
+        for _ in range(times):
+            framejit.reset()
+            for run in runs:
+                run()
+        gc.collect()
+
+    capture_all(20)
+    framejit.reset()
+    for run in runs:
+        run()
+    each = framejit.stats()["captures"]
+    before, threads, memory = totals(), threading.active_count(), resident_megabytes()
+    capture_all(10_000 // each)
+    grown = [after - first for after, first in zip(totals(), before)]
+    assert max(grown) < 2_000, grown  # less than one for each five captures: what settles, not what leaks
+    assert threading.active_count() == threads
+    assert resident_megabytes() - memory < 20
+
+
+def resident_megabytes():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS:"))
 
 
 def test_training_step_leaks_nothing():

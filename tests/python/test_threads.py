@@ -1,5 +1,6 @@
 """Threads: each has its own capture, grad mode and hook state; all get eager's results."""
 
+import random
 import sys
 import threading
 import time
@@ -177,6 +178,81 @@ def test_tiny_switch_interval():
         in_threads(4, lambda i: [check(compiled, breaking, i % 2) for _ in range(20)])
     finally:
         sys.setswitchinterval(interval)
+
+
+STRESS_SECONDS = 5
+LABELS = [torch.tensor([0, 2]), torch.tensor([0, 7])]
+
+
+class Totals:
+    def __init__(self):
+        self.calls = 0
+
+
+def counting(x, indices, totals):
+    totals.calls += 1
+    x.add_(1)
+    try:
+        return torch.index_select(x, 0, indices)
+    except IndexError:
+        return x * totals.calls
+
+
+def raises(x, n):
+    y = x * n
+    if n > 2:
+        raise ValueError(n)
+    return y
+
+
+def test_everything_at_once():
+    """Cold and warm calls, guard misses, breaks, exceptions, failing operators, resets, new functions and reports."""
+    shared = {fn: framejit.to_static(fn) for fn in (plus, breaking, raises)}
+    counted = framejit.to_static(counting)
+
+    def call_counting(n):
+        eager, compiled = (x3(), Totals()), (x3(), Totals())
+        for _ in range(3):
+            expected = counting(eager[0], LABELS[n % 2], eager[1])
+            assert torch.equal(counted(compiled[0], LABELS[n % 2], compiled[1]), expected)
+        assert compiled[1].calls == 3 and torch.equal(compiled[0], eager[0])
+
+    def call_raises(n):
+        for fn in (raises, shared[raises]):
+            try:
+                assert torch.equal(fn(x3(), n), x3() * n)
+            except ValueError as error:
+                assert n > 2 and error.args == (n,)
+            else:
+                assert n <= 2
+
+    actions = [
+        lambda n: check(shared[plus], plus, n),
+        lambda n: check(shared[breaking], breaking, n % 3),
+        lambda n: check(framejit.to_static(lambda x, k: x * k - 1), lambda x, k: x * k - 1, n),
+        call_counting,
+        call_raises,
+        lambda n: assert_equal(shared[plus](torch.ones(n + 1), n), plus(torch.ones(n + 1), n)),
+        lambda n: framejit.reset() if n == 0 else framejit.stats(),
+        lambda n: [shared[fn].reset() for fn in shared] if n == 1 else str(shared[plus].graphs),
+        lambda n: plus(x3().requires_grad_(), n).sum().backward(),
+    ]
+    until = time.monotonic() + STRESS_SECONDS
+    done = [0] * 6
+
+    def run(i):
+        numbers = random.Random(i)
+        while time.monotonic() < until:
+            numbers.choice(actions)(numbers.randrange(5))
+            done[i] += 1
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(6, run)
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(done) and framejit.stats()["fallbacks"] <= 6, (done, framejit.stats())
 
 
 def test_thread_started_by_captured_code():
