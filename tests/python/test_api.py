@@ -349,6 +349,7 @@ def test_graph_break_is_harmless_outside():
     assert framejit.graph_break() is None
 
 
+@pytest.mark.runs_once("the function asks whether it is captured")
 def test_is_capturing():
     assert framejit.is_capturing() is False
 

@@ -116,6 +116,7 @@ def test_generator_that_lives_until_the_function_returns():
     check(f)
 
 
+@pytest.mark.runs_once("the generator of each run is closed")
 def test_generator_that_is_returned_stays_open():
     def f(x):
         steps = endless(x)

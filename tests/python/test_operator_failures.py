@@ -87,6 +87,7 @@ def test_same_entry_serves_data_that_fails_and_data_that_does_not():
     LOG.clear()
 
 
+@pytest.mark.runs_once("the runs of the operator are counted")
 def test_custom_operator_that_fails_runs_once():
     calls = []
     library = torch.library.Library("framejit_failures", "DEF")

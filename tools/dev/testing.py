@@ -13,6 +13,7 @@ import venvs
 
 PYTEST_SECONDS = 3000
 CTEST_SECONDS = 900
+SHADOWED_CELL = "py312-torch2.4.1"
 
 _shared_ctest_lock = threading.Lock()
 _shared_ctest_done = set()
@@ -78,8 +79,8 @@ def run_ctests(folders, env):
     return counts
 
 
-def run_pytest(cell, env, arguments):
-    report = os.path.join(cell.build, "pytest.xml")
+def run_pytest(cell, env, arguments, what="pytest"):
+    report = os.path.join(cell.build, what + ".xml")
     if os.path.exists(report):
         os.remove(report)
     command = [
@@ -91,11 +92,21 @@ def run_pytest(cell, env, arguments):
         "--continue-on-collection-errors",
         "--junitxml=" + report,
     ] + arguments
-    status, log = steps.run(command, cell.name + " pytest", env=env, check=False, seconds=PYTEST_SECONDS)
+    status, log = steps.run(command, cell.name + " " + what, env=env, check=False, seconds=PYTEST_SECONDS)
     counts = count_junit(report)
     if status not in (0, 5):  # 5: no tests collected
-        complain(cell.name + " pytest", log)
+        complain(cell.name + " " + what, log)
         counts = counts._replace(failed=max(counts.failed, 1))
+    return counts
+
+
+def run_shadowed(cell):
+    """All tests again with each call of a static function made twice, eagerly and compiled, and compared."""
+    steps.say("%s: pytest, shadowed" % cell.name)
+    env = {"FRAMEJIT_STRICT": "1", "FRAMEJIT_SHADOW": "1", "OMP_NUM_THREADS": "1"}
+    no_bytecode = "--ignore-glob=" + steps.path("tests", "python", "test_bytecode_*")
+    counts = run_pytest(cell, env, [no_bytecode], "pytest-shadowed")
+    steps.say("%s: shadowed, %s" % (cell.name, counts))
     return counts
 
 

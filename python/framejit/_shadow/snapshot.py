@@ -74,7 +74,8 @@ class Snapshot:
                 namespace[name] = saved
         with torch._C.DisableTorchFunctionSubclass():
             for tensor in self._tensors:
-                self.versions[id(tensor)] = None if tensor.is_inference() else tensor._version
+                if not tensor.is_inference() and tensor._version != self.versions[id(tensor)]:
+                    set_version(tensor, self.versions[id(tensor)])
 
     def lost_by_run(self):
         """Kinds of what a run has changed and `restore` cannot put back: the history of tensors that are no leaves."""
@@ -251,6 +252,14 @@ def write_values(tensor, values):
             tensor.copy_(values)
     else:
         tensor.data.copy_(values)
+
+
+def set_version(tensor, version):
+    setter = torch._C._autograd._unsafe_set_version_counter
+    try:
+        setter((tensor,), (version,))
+    except TypeError:  # up to torch 2.5 it takes one
+        setter(tensor, version)
 
 
 def restore_random(generator, state):
