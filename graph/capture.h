@@ -51,8 +51,9 @@ struct Capture {
   std::vector<FrameExit> frames;  // kBreak: outermost (the segment's own) first
   uint16_t stop_reason = 0;       // kBreak: row of tracer/stop_reasons.def
   std::string stop_detail;
-  bool may_reach_python = false;  // the breaking instruction may run Python frames: the hook is wanted
-  std::string stop_location;      // file:line of the user's code
+  bool may_reach_python = false;                   // the breaking instruction may run Python frames: the hook is wanted
+  std::string stop_location;                       // file:line of the user's code
+  std::vector<std::pair<std::string, int>> lines;  // files and lines followed, if TracerServices::notes_lines
 };
 
 // Adds what another capture of the same code, with the same objects, guards. Sources are matched by what they read.

@@ -41,6 +41,10 @@ class Engine {
   // one. 0: none is.
   uint32_t shadow_every = 0;
   Ref shadow;
+  // For reports: whether captures say which lines they followed, and who is told of each capture: a callable (record as
+  // in capture_records, guard that sent the call here as text, code listing), or null.
+  bool notes_lines = false;
+  Ref on_capture;
   Stats stats;
 
   // Frames of files that begin with one of these run eagerly when a frame hook meets them. No break is made inside the

@@ -1,4 +1,4 @@
-"""Make TARGET mirror the Python files of SOURCE by links: link_package.py SOURCE TARGET.
+"""Make TARGET mirror the Python files and templates of SOURCE by links: link_package.py SOURCE TARGET.
 
 A link whose file is gone is removed; what the build itself put into TARGET (extensions, _build_info.py) stays.
 """
@@ -6,7 +6,7 @@ A link whose file is gone is removed; what the build itself put into TARGET (ext
 import os
 import sys
 
-SUFFIXES = (".py", ".pyi", ".typed")
+SUFFIXES = (".py", ".pyi", ".typed", ".jinja")
 
 
 def python_files(source):

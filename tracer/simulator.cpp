@@ -140,9 +140,18 @@ void Simulator::step(SimFrame& frame) {
     throw ReachedBreakPoint{};
   }
   if (count_ > kMaxInstructions) stop(StopReason::kTooLong);
+  if (services_.notes_lines) note_line(frame);
   const Instruction& instr = frame.code->at(frame.pc);
   frame.next = InstrIndex(frame.pc.value + 1);
   op_handler(instr.op)(*this, frame, instr);
+}
+
+void Simulator::note_line(const SimFrame& frame) {
+  const int line = frame.code->at(frame.pc).position.line;
+  if (line < 0) return;
+  std::pair<std::string, int> here(PyUnicode_AsUTF8(frame.code->filename.get()), line);
+  auto& lines = capture_->lines;
+  if (lines.empty() || lines.back() != here) lines.push_back(std::move(here));
 }
 
 // Where the capture could end before the present exception was raised first. One that is raised again, at the end of a

@@ -181,6 +181,7 @@ class Simulator {
   friend struct ProxyCall;
   friend class RecipeBuilder;
   void step(SimFrame& frame);
+  void note_line(const SimFrame& frame);
   // Stops before an instruction by which the segment's frame lets go of an object with a finalizer.
   void watch_finalizers();
   void require_finalizers_held();

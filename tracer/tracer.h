@@ -40,6 +40,8 @@ struct TracerServices {
   std::function<PyObject*(PyObject* callable)> captured_function;
   // framejit.not_to_static and functions whose frames must run eagerly.
   std::function<bool(PyObject* function)> runs_eagerly;
+  // Fills in Capture::lines, for reports.
+  bool notes_lines = false;
 };
 
 // Captures the segment. An error value means that no segment can be captured here at all (the frame runs eagerly); a

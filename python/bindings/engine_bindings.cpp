@@ -47,6 +47,20 @@ PyObject* set_shadow(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// (callable or None): who is told of each capture. (flag): whether captures note the lines that they follow.
+PyObject* set_on_capture(PyObject*, PyObject* callable) {
+  engine().on_capture = callable == Py_None ? Ref() : Ref::borrow(callable);
+  Py_RETURN_NONE;
+}
+
+PyObject* set_notes_lines(PyObject*, PyObject* flag) {
+  const int notes = PyObject_IsTrue(flag);
+  if (notes < 0) return nullptr;
+  const bool before = engine().notes_lines;
+  engine().notes_lines = notes != 0;
+  return PyBool_FromLong(before);
+}
+
 PyObject* run_eagerly(PyObject*, PyObject* args) {
   PyObject *fn, *positional, *keywords;
   if (!PyArg_ParseTuple(args, "OO!O!", &fn, &PyTuple_Type, &positional, &PyDict_Type, &keywords)) return nullptr;
@@ -112,6 +126,11 @@ PyMethodDef kFunctions[] = {
     {"set_strict", set_strict, METH_O, "set_strict(flag)\n--\n\nWhether internal failures raise."},
     {"set_shadow", set_shadow, METH_VARARGS,
      "set_shadow(n, compare)\n--\n\nOne call in n of each StaticFunction is made by compare(fn, args, kwargs)."},
+    {"set_on_capture", set_on_capture, METH_O,
+     "set_on_capture(callable)\n--\n\nEach capture calls it with its record, the guard that failed before it and a "
+     "listing of the code around it. None: nobody is told."},
+    {"set_notes_lines", set_notes_lines, METH_O,
+     "set_notes_lines(flag)\n--\n\nWhether captures note the lines that they follow. Returns what it was."},
     {"run_eagerly", run_eagerly, METH_VARARGS,
      "run_eagerly(fn, args, kwargs)\n--\n\nThe call, with nothing that is captured run on this thread."},
     {"is_capturing", is_capturing, METH_NOARGS, "is_capturing()\n--\n\nTrue in code that is being captured."},

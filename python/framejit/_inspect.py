@@ -19,6 +19,10 @@ class CapturedGraph:
         reason, detail, stop_location: of the graph break that ends it; empty if it ends with the function.
         hint: what to change to avoid the break.
         hits: runs since it was captured.
+        capture_s: seconds that its capture took.
+        eager: nothing could be captured here; `reason` says why.
+        lines: (file, line) of what the capture followed, if it was made by `explain`.
+        inputs, outputs, nodes: the graph as data, see `_C.captures`.
     """
 
     def __init__(self, record):
@@ -27,23 +31,32 @@ class CapturedGraph:
         self.ops = record["ops"]
         self.guards = record["guards"]
         self.location = record["location"]
-        self.breaks = record["exit"] == "break"
+        self.breaks = record["exit"] != "return"
+        self.eager = record["exit"] == "eager"
         self.reason = record["reason"]
         self.detail = record["detail"]
         self.stop_location = record["stop_location"]
         self.hits = record["hits"]
+        self.capture_s = record["capture_s"]
+        self.lines = record["lines"]
+        self.inputs, self.outputs, self.nodes = record["inputs"], record["outputs"], record["nodes"]
 
     @property
     def hint(self):
         return _C.stop_reasons()[self.reason][1] if self.reason else ""
 
+    def what(self):
+        """What breaks here, without place and hint; '' if nothing does."""
+        if not self.reason:
+            return ""
+        text = _C.stop_reasons()[self.reason][0]
+        return text + " ({})".format(self.detail) if self.detail else text
+
     def why(self):
         """The break in words, or '' if there is none."""
         if not self.reason:
             return ""
-        text = "{}: {}".format(self.stop_location or "?", _C.stop_reasons()[self.reason][0])
-        if self.detail:
-            text += " ({})".format(self.detail)
+        text = "{}: {}".format(self.stop_location or self.location, self.what())
         return text + ("; " + self.hint if self.hint else "")
 
     def __str__(self):
@@ -55,9 +68,13 @@ class CapturedGraph:
         )
 
 
-def captures(fn):
-    """All captured segments of a StaticFunction, or of a module that went through to_static."""
+def records(fn):
+    """All segments of a StaticFunction, or of a module that went through to_static; also those that run eagerly."""
     return [CapturedGraph(record) for record in _C.captures(_static_function(fn))]
+
+
+def captures(fn):
+    return [record for record in records(fn) if not record.eager]
 
 
 def _static_function(fn):
@@ -95,7 +112,8 @@ class Explanation:
     Attributes:
         result: what the call returned.
         graphs: list of CapturedGraph, those with operators.
-        breaks: list of CapturedGraph, those that end in a graph break.
+        captures: list of CapturedGraph, all that were made.
+        breaks: list of CapturedGraph, those that end in a graph break, and where nothing could be captured.
         ops: number of operators in all graphs.
         stats: totals of the call, as `framejit.stats()`.
     """
@@ -103,6 +121,7 @@ class Explanation:
     def __init__(self, result, found, totals):
         self.result = result
         self.stats = totals
+        self.captures = [graph for graph in found if not graph.eager]
         self.graphs = [graph for graph in found if graph.ops]
         self.breaks = [graph for graph in found if graph.breaks]
         self.ops = sum(graph.ops for graph in found)
@@ -118,8 +137,27 @@ class Explanation:
         if reasons:
             lines.append("reasons: " + ", ".join("{} {}".format(name, n) for name, n in sorted(reasons.items())))
         for graph in self.graphs:
-            lines += ["", "from " + graph.location, str(graph)]
+            lines += ["", "from {}, {:.2f} ms".format(graph.location, 1e3 * graph.capture_s), str(graph)]
+            lines += ["guard: " + guard for guard in graph.guards]
         return "\n".join(lines)
+
+    def to_html(self, path=None, title="framejit.explain"):
+        """The report as one HTML page that needs no other file: source with what was captured, graphs drawn.
+
+        Args:
+            path: file to write; None writes none.
+            title: heading of the page.
+
+        Returns:
+            str: the page.
+        """
+        from framejit import _report
+
+        page = _report.render(self, title)
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(page)
+        return page
 
 
 def explain(fn, *args, **kwargs):
@@ -140,8 +178,12 @@ def explain(fn, *args, **kwargs):
     else:
         static = _api._callable_to_static(fn, {"full_graph": False, "backend": None})
     before = _C.stats()
-    result = static(*args, **kwargs)
-    return Explanation(result, captures(static), _difference(before, _C.stats()))
+    noted = _C.set_notes_lines(True)
+    try:
+        result = static(*args, **kwargs)
+    finally:
+        _C.set_notes_lines(noted)
+    return Explanation(result, records(static), _difference(before, _C.stats()))
 
 
 def _difference(before, after):

@@ -12,6 +12,10 @@ def start():
     _C.set_skipped_prefixes(*_paths.skipped_prefixes())
     _C.start()
     _set_shadow(os.environ.get("FRAMEJIT_SHADOW", ""))
+    if os.environ.get("FRAMEJIT_LOG"):
+        from framejit import _log
+
+        _log.start(os.environ["FRAMEJIT_LOG"])
 
 
 def _set_shadow(text):

@@ -35,7 +35,8 @@ TracerServices services_for(ObjectPool& pool) {
           },
           [](const bytecode::DecodedCode& code) { return !engine().is_standard(code.code.get()); },
           [](PyObject* callable) { return static_function_target(callable); },
-          [](PyObject* function) { return Engine::runs_eagerly(function); }};
+          [](PyObject* function) { return Engine::runs_eagerly(function); },
+          engine().notes_lines};
 }
 
 // A graph without operators needs no executable unless it hands its inputs on as outputs.
@@ -70,7 +71,7 @@ class Attempt {
   CaptureOutcome give_up() {
     ++engine().stats.breaks;
     ++engine().stats.break_reasons[stop_reason_info(outcome_.stop.reason).name];
-    segment_.set_eager();
+    segment_.set_eager(outcome_.stop);
     return std::move(outcome_);
   }
 
@@ -90,6 +91,7 @@ class Attempt {
       FJ_CHECK(!frames.empty(), "a break without a frame");
       entry->exit = cache_.exit_number({bytecode::InstrIndex(frames[0].instruction), frames[0].pending});
     }
+    entry->capture_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
     CompiledEntry::watch_objects(entry, &segment_);
     segment_.add(entry);
     outcome_.entry = std::move(entry);
@@ -111,12 +113,13 @@ class Attempt {
   const SegmentStart& start_;
   ObjectPool pool_;
   CaptureOutcome outcome_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
 CaptureOutcome internal_failure(Segment& segment, const std::string& what) {
   CaptureOutcome outcome;
   outcome.stop = {StopReason::kUnsupportedValue, what, ""};
-  segment.set_eager();
+  segment.set_eager(outcome.stop);
   ++engine().stats.fallbacks;
   ++engine().stats.break_reasons["InternalError"];
   outcome.python_error = report_internal_error(what);
@@ -129,10 +132,11 @@ bool is_capturing() { return capturing; }
 
 CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& start) {
   if (segment.full()) {
-    segment.set_eager();
+    const TraceStop stop{StopReason::kUnsupportedValue, "too many captures, and none fits", ""};
+    segment.set_eager(stop);
     ++engine().stats.fallbacks;
     report_too_many_entries(cache, segment, {start.slots, start.stack});
-    return {nullptr, {StopReason::kUnsupportedValue, "too many entries", ""}, false};
+    return {nullptr, stop, false};
   }
   CapturingScope scope;
   try {

@@ -36,6 +36,7 @@ class CompiledEntry {
   // Index in CodeCache::exits; kReturns for a segment that ends the function.
   uint32_t exit = kReturns;
   uint64_t hits = 0;
+  double capture_s = 0;  // seconds from the first instruction followed to the compiled graph
 
   // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and
   // receives new references.

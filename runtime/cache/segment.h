@@ -6,6 +6,7 @@
 
 #include "bytecode/decoded.h"
 #include "runtime/cache/compiled_entry.h"
+#include "tracer/trace_stop.h"
 
 namespace framejit::runtime {
 
@@ -38,7 +39,11 @@ class Segment {
   bool full() const { return entries_.size() >= kMaxEntries; }
   // Captures no more: the instructions run as they are, unless an entry there is fits.
   bool eager() const { return eager_; }
-  void set_eager() { eager_ = true; }
+  void set_eager(TraceStop why) {
+    eager_ = true;
+    why_eager_ = std::move(why);
+  }
+  const TraceStop& why_eager() const { return why_eager_; }
 
  private:
   CompiledEntry* find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy);
@@ -46,6 +51,7 @@ class Segment {
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
   bool eager_ = false;
+  TraceStop why_eager_;
 };
 
 }  // namespace framejit::runtime

@@ -39,7 +39,7 @@ FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const Frame
   const std::string what =
       "a guard does not hold right after its capture: " + describe_failed_guard(*found.entry, inputs, nullptr);
   segment.remove(found.entry.get());
-  segment.set_eager();
+  segment.set_eager({StopReason::kUnsupportedValue, what, ""});
   found.entry = nullptr;
   ++engine().stats.fallbacks;
   found.error = report_internal_error(what);
@@ -63,7 +63,11 @@ FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs
   }
   if (busy || segment.eager()) return {};
   ++engine().stats.misses;
-  return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
+  if (!engine().on_capture) return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
+  const std::string missed = describe_miss(cache, segment, inputs);
+  FoundEntry found = check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
+  if (!found.error) report_capture(cache, segment, missed);
+  return found;
 }
 
 bool run_and_apply(CompiledEntry& entry, Replay& replay) {

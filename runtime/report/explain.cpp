@@ -37,6 +37,17 @@ void replace_all(std::string& text, std::string_view key, const std::string& val
     text.replace(at, key.size(), value);
 }
 
+// Of a tensor, what a guard can look at: its numbers may be many.
+std::string tensor_text(PyObject* tensor) {
+  std::string text = Py_TYPE(tensor)->tp_name;
+  for (const char* name : {"shape", "dtype", "device", "requires_grad"}) {
+    Ref value = Ref::steal(PyObject_GetAttrString(tensor, name));
+    text += value ? fmt::format(" {}={}", name, repr(value.get())) : "";
+  }
+  PyErr_Clear();
+  return text;
+}
+
 std::string facts_text(const CompiledEntry& entry, uint64_t number) {
   return graph::to_string(entry.capture().tensor_facts[number].meta);
 }
@@ -82,6 +93,7 @@ std::string describe_failed_guard(CompiledEntry& entry, const FrameInputs&, cons
   if (failed >= rows.size() || !rows[failed].source.valid()) return text;
   PyObject* found = entry.guards().value(rows[failed].source);
   const bool of_type = rows[failed].kind == GuardKind::kTypeIs && found;
+  if (rows[failed].kind == GuardKind::kTensorMatch && found) return text + ", found " + tensor_text(found);
   return text + ", found " + repr(of_type ? reinterpret_cast<PyObject*>(Py_TYPE(found)) : found);
 }
 

@@ -3,7 +3,9 @@
 #include <set>
 
 #include "base/check.h"
+#include "eval_frame/hook.h"
 #include "runtime/report/explain.h"
+#include "runtime/report/records.h"
 
 namespace framejit::runtime {
 namespace {
@@ -14,6 +16,7 @@ Ref& internal_error_slot() {
 }
 
 void log_warning(const std::string& text) {
+  HookPauseScope no_hook;  // handlers of the log are the program's, not what it runs
   Ref logging = Ref::steal(PyImport_ImportModule("logging"));
   Ref logger = logging ? Ref::steal(PyObject_CallMethod(logging.get(), "getLogger", "s", "framejit")) : nullptr;
   Ref done = logger ? Ref::steal(PyObject_CallMethod(logger.get(), "warning", "ss", "%s", text.c_str())) : nullptr;
@@ -50,6 +53,22 @@ bool report_internal_error(const std::string& what) {
 
 void raise_internal_error(const std::string& what) {
   if (!PyErr_Occurred()) PyErr_SetString(internal_error_slot().get(), what.c_str());
+}
+
+std::string describe_miss(CodeCache& cache, Segment& segment, const FrameInputs& inputs) {
+  HookPauseScope no_hook;
+  if (segment.entries().empty()) return {};
+  return describe_failed_guard(*segment.entries().front(), inputs, &cache.decoded());
+}
+
+void report_capture(CodeCache& cache, Segment& segment, const std::string& missed) {
+  HookPauseScope no_hook;
+  Ref record = newest_record(cache, segment);
+  Ref listing = record ? code_listing(&cache, nullptr) : nullptr;
+  Ref done = listing ? Ref::steal(PyObject_CallFunction(engine().on_capture.get(), "OsO", record.get(), missed.c_str(),
+                                                        listing.get()))
+                     : nullptr;
+  if (!done) PyErr_WriteUnraisable(engine().on_capture.get());
 }
 
 void report_too_many_entries(CodeCache& cache, Segment& segment, const FrameInputs& inputs) {

@@ -40,22 +40,91 @@ Ref guard_texts(const CompiledEntry& entry, const bytecode::DecodedCode& code) {
   return list;
 }
 
+// A list of what make(item) gives for each item; null after a failure.
+template <class Items, class Make>
+Ref list_of(const Items& items, Make make) {
+  Ref list = Ref::steal(PyList_New(0));
+  for (const auto& item : items) {
+    Ref made = list ? make(item) : nullptr;
+    if (!made || PyList_Append(list.get(), made.get()) < 0) return nullptr;
+  }
+  return list;
+}
+
+Ref id_of(graph::ValueId id) { return Ref::steal(PyLong_FromUnsignedLong(id.value)); }
+
+Ref typed(const graph::Graph& graph, graph::ValueId id) {
+  return Ref::steal(Py_BuildValue("(Is)", id.value, graph::to_string(graph.meta(id)).c_str()));
+}
+
+Ref node_record(const graph::Graph& graph, const graph::Node& node) {
+  std::vector<graph::ValueId> operands, results;
+  for (const graph::Operand& operand : node.args())
+    graph::for_each_value(operand, [&](graph::ValueId id) { operands.push_back(id); });
+  for (size_t i = 0; i < node.result_count; ++i) results.push_back(node.result(i));
+  Ref in = list_of(operands, id_of), out = list_of(results, [&](graph::ValueId id) { return typed(graph, id); });
+  if (!in || !out) return nullptr;
+  const bool known = node.location.valid();
+  const std::string file(known ? graph.location(node.location).file : std::string_view());
+  return Ref::steal(Py_BuildValue("(sOOsi)", graph::op_text(node.op).c_str(), in.get(), out.get(), file.c_str(),
+                                  known ? graph.location(node.location).line : 0));
+}
+
+Ref node_records(const graph::Graph& graph) {
+  std::vector<const graph::Node*> nodes;
+  for (size_t n = 0; n < graph.node_count(); ++n)
+    if (const graph::Node& node = graph.node(graph::NodeId(n)); !node.erased) nodes.push_back(&node);
+  return list_of(nodes, [&](const graph::Node* node) { return node_record(graph, *node); });
+}
+
+Ref number(double value) { return Ref::steal(PyFloat_FromDouble(value)); }
+
+std::string reason_name(StopReason reason) { return stop_reason_info(reason).name; }
+
 Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segment& segment) {
   const graph::Capture& capture = entry.capture();
+  const graph::Graph& graph = capture.graph;
   const graph::Graph* backward = entry.executable() ? entry.executable()->backward_graph() : nullptr;
   const bool breaks = !entry.returns();
-  const std::string reason = breaks ? stop_reason_info(static_cast<StopReason>(capture.stop_reason)).name : "";
+  std::vector<graph::ValueId> outputs;
+  for (graph::ValueId id : graph.outputs())
+    if (id.valid()) outputs.push_back(id);
   Record record;
-  record.set("graph", graph::to_text(capture.graph))
+  record.set("graph", graph::to_text(graph))
       .set("backward", backward ? text(graph::to_text(*backward)) : Ref::borrow(Py_None))
       .set("ops", uint64_t{entry.op_count()})
       .set("guards", guard_texts(entry, cache.decoded()))
       .set("location", describe_place(cache.decoded(), segment.at()))
       .set("exit", std::string(breaks ? "break" : "return"))
-      .set("reason", reason)
+      .set("reason", breaks ? reason_name(static_cast<StopReason>(capture.stop_reason)) : "")
       .set("detail", capture.stop_detail)
       .set("stop_location", capture.stop_location)
-      .set("hits", entry.hits);
+      .set("hits", entry.hits)
+      .set("capture_s", number(entry.capture_s))
+      .set("lines",
+           list_of(capture.lines,
+                   [](const auto& line) { return Ref::steal(Py_BuildValue("(si)", line.first.c_str(), line.second)); }))
+      .set("inputs", list_of(graph.inputs(), [&](graph::ValueId id) { return typed(graph, id); }))
+      .set("outputs", list_of(outputs, id_of))
+      .set("nodes", node_records(graph));
+  return record.take();
+}
+
+Ref eager_record(const CodeCache& cache, const Segment& segment) {
+  const TraceStop& stop = segment.why_eager();
+  Record record;
+  record.set("graph", std::string())
+      .set("backward", Ref::borrow(Py_None))
+      .set("ops", uint64_t{0})
+      .set("guards", Ref::steal(PyList_New(0)))
+      .set("location", describe_place(cache.decoded(), segment.at()))
+      .set("exit", std::string("eager"))
+      .set("reason", reason_name(stop.reason))
+      .set("detail", stop.detail)
+      .set("stop_location", stop.location)
+      .set("hits", uint64_t{0})
+      .set("capture_s", number(0));
+  for (const char* key : {"lines", "inputs", "outputs", "nodes"}) record.set(key, Ref::steal(PyList_New(0)));
   return record.take();
 }
 
@@ -72,6 +141,11 @@ bool add_records(const CodeCache& cache, PyObject* list) {
       Ref record = entry_record(*entry, cache, *segment);
       if (!record || PyList_Append(list, record.get()) < 0) return false;
     }
+  for (const Segment* segment : segments) {
+    if (!segment->eager()) continue;
+    Ref record = eager_record(cache, *segment);
+    if (!record || PyList_Append(list, record.get()) < 0) return false;
+  }
   return true;
 }
 
@@ -84,6 +158,10 @@ Ref capture_records(const CodeCache& cache) {
     if (auto other = reached.lock())
       if (!add_records(*other, list.get())) return nullptr;
   return list;
+}
+
+Ref newest_record(const CodeCache& cache, const Segment& segment) {
+  return segment.eager() ? eager_record(cache, segment) : entry_record(*segment.entries().front(), cache, segment);
 }
 
 Ref code_listing(const CodeCache* cache, PyObject* callable) {
