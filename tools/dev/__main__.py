@@ -44,6 +44,7 @@ def command_test(args):
 def test_all():
     """Every cell of the matrix and the debug interpreters, as many at a time as there are cores."""
     system.ensure(system.DEBUG_PYTHON, "debug interpreter")
+    system.wish(system.BROWSER, "browser")
     present, missing = [], []
     for cell in cells.matrix():
         (present if cells.find_interpreter(cell.python) else missing).append(cell)

@@ -21,6 +21,7 @@ DEBUG_PYTHON = {
     "libpython3.11-dbg": "/usr/include/python3.11d/Python.h",
     "python3.11-dev": "/usr/include/python3.11/Python.h",
 }
+BROWSER = {"chromium": "chromium"}
 
 
 def is_there(sign):
@@ -42,6 +43,14 @@ def ensure(packages, what):
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     steps.run(["apt-get", "update"], "apt-get update", env=quiet)
     steps.run(install, "apt-get install", env=quiet)
+
+
+def wish(packages, what):
+    """The same, but where they cannot be had the tests that want them are skipped, and say so."""
+    try:
+        ensure(packages, what)
+    except steps.Failure as failure:
+        steps.say("%s: not here, tests are skipped: %s" % (what, str(failure).splitlines()[0]))
 
 
 def ensure_python_headers(executable, include):
