@@ -1,0 +1,164 @@
+"""Each row of tracer/stop_reasons.def: something that provokes it, what the reports say, what full_graph says."""
+
+import contextvars
+import os
+import re
+import sys
+
+import pytest
+import torch
+
+import framejit
+from framejit import _C
+
+VARIABLE = contextvars.ContextVar("variable")
+BUFFER = bytes(12)
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+class State:
+    calls = 0
+
+
+@framejit.not_to_static
+def marked(x):
+    return x + 1
+
+
+def suspended(x):
+    try:
+        yield x + 1
+    finally:
+        State()
+
+
+def generator_left_open(x, kept):
+    steps = suspended(x)
+    kept.append(steps)
+    return next(steps)
+
+
+def over(x, items):
+    for item in items:
+        x = x + item
+    return x
+
+
+def class_statement(x):
+    class Made:
+        number = 1
+
+    return x + Made.number
+
+
+def token_at_a_break(x):
+    token = VARIABLE.set(1)
+    framejit.graph_break()
+    VARIABLE.reset(token)
+    return x + 1
+
+
+def deep(x, n=200):
+    return x + 1 if n == 0 else deep(x, n - 1)
+
+
+def long(x):
+    for _ in range(1_000_000):
+        pass
+    return x + 1
+
+
+def changes_a_class(x):
+    State.calls = 3
+    return x + 1
+
+
+def imports(x):
+    import colorsys
+
+    return x + len(colorsys.__all__)
+
+
+def raises(x):
+    raise ValueError("on purpose")
+
+
+PROVOKE = {
+    "DataDependentBranch": lambda x: x if x.sum() > 0 else x + 1,
+    "DataDependentValue": lambda x: x * x.sum().item(),
+    "DataDependentShape": lambda x: torch.nonzero(x),
+    "UnknownCall": lambda x: x + os.getpid(),
+    "Print": lambda x: (print("said"), x + 1)[1],
+    "UserBreak": lambda x: (framejit.graph_break(), x + 1)[1],
+    "NotToStatic": lambda x: marked(x),
+    "GeneratorCall": (generator_left_open, list),
+    "OutsideIterator": (over, lambda: iter([1, 2])),
+    "UncaughtException": raises,
+    "UnsupportedInstruction": class_statement,
+    "UnsupportedAttribute": lambda x: x if (x * 2).grad_fn is None else x + 1,
+    "UnsupportedValue": (lambda x, view: x + view[0], lambda: memoryview(b"ab")),
+    "UnsupportedTensor": (lambda x, sparse: sparse.to_dense() + x, lambda: torch.ones(3).to_sparse()),
+    "UnknownTensor": lambda x: torch.frombuffer(BUFFER, dtype=torch.float32) + x,
+    "ContainerTooLarge": (over, lambda: [0] * 5000),
+    "TensorData": lambda x: x if x.data_ptr() else x + 1,
+    "CannotRebuild": token_at_a_break,
+    "DeepRecursion": lambda x: deep(x),
+    "TooLong": long,
+    "GlobalMutation": changes_a_class,
+    "Import": imports,
+    "OperatorFailed": lambda x: torch.histogram(x, 4)[0],
+}
+pytestmark = pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+
+
+def provoke(name):
+    """The function, and what makes its arguments."""
+    case = PROVOKE[name]
+    fn, more = case if isinstance(case, tuple) else (case, None)
+    sys.modules.pop("colorsys", None)
+    return fn, lambda: (x3(), more()) if more else (x3(),)
+
+
+def test_every_row_is_here():
+    assert set(PROVOKE) == set(_C.stop_reasons())
+
+
+@pytest.mark.parametrize("name", sorted(_C.stop_reasons()))
+def test_every_row_has_a_text_and_a_hint(name):
+    text, hint = _C.stop_reasons()[name]
+    assert text and hint and text[0].islower() == hint[0].islower() and text[-1] + hint[-1] != ".."
+
+
+@pytest.mark.parametrize("name", sorted(set(PROVOKE) - {"UncaughtException"}))
+def test_explain_and_eager(name, capsys):
+    fn, arguments = provoke(name)
+    expected = fn(*arguments())
+    fn, arguments = provoke(name)
+    report = framejit.explain(fn, *arguments())
+    assert torch.equal(report.result, expected)
+    assert name in report.stats["break_reasons"], report.stats
+    (item, *_) = [item for item in report.breaks if item.reason == name]
+    for part in (*_C.stop_reasons()[name], "test_stop_reasons.py:"):
+        assert part in item.why() and part in str(report)
+
+
+@pytest.mark.parametrize("name", sorted(set(PROVOKE) - {"UncaughtException"}))
+def test_full_graph_names_place_reason_and_hint(name):
+    fn, arguments = provoke(name)
+    with pytest.raises(framejit.GraphBreakError) as caught:
+        framejit.to_static(fn, full_graph=True)(*arguments())
+    message = str(caught.value)
+    assert re.search(r"test_stop_reasons\.py:\d+: ", message), message
+    for part in _C.stop_reasons()[name]:
+        assert part in message
+
+
+def test_exception_of_the_program():
+    report = framejit.stats()["break_reasons"].get("UncaughtException", 0)
+    for options in ({}, {"full_graph": True}):
+        with pytest.raises(ValueError, match="on purpose"):
+            framejit.to_static(raises, **options)(x3())
+    assert framejit.stats()["break_reasons"]["UncaughtException"] == report + 2
