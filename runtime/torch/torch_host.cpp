@@ -96,6 +96,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
   bool finish(const std::vector<PyObject*>& outputs, std::string* why_not) override {
     ThreadSessions& session = sessions();
     std::vector<at::Tensor> fakes;
+    fakes.reserve(outputs.size());
     for (PyObject* output : outputs) fakes.push_back(unpack_tensor(output));
     bool finished = false;
     bool ran = with_translated_errors([&] {
