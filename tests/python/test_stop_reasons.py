@@ -116,6 +116,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:The given buffer is not writable
 
 def provoke(name):
     """The function, and what makes its arguments."""
+    if name == "UnknownTensor" and hasattr(sys, "gettotalrefcount"):
+        pytest.skip("torch.frombuffer of read-only bytes returns with an exception set, which ends a debug interpreter")
     case = PROVOKE[name]
     fn, more = case if isinstance(case, tuple) else (case, None)
     sys.modules.pop("colorsys", None)
