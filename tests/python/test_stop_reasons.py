@@ -118,6 +118,8 @@ def provoke(name):
     """The function, and what makes its arguments."""
     if name == "UnknownTensor" and hasattr(sys, "gettotalrefcount"):
         pytest.skip("torch.frombuffer of read-only bytes returns with an exception set, which ends a debug interpreter")
+    if name == "Import" and os.environ.get("FRAMEJIT_SHADOW", "0") != "0":
+        pytest.skip("the eager run of a shadowed call imports the module")
     case = PROVOKE[name]
     fn, more = case if isinstance(case, tuple) else (case, None)
     sys.modules.pop("colorsys", None)
@@ -131,7 +133,7 @@ def test_every_row_is_here():
 @pytest.mark.parametrize("name", sorted(_C.stop_reasons()))
 def test_every_row_has_a_text_and_a_hint(name):
     text, hint = _C.stop_reasons()[name]
-    assert text and hint and text[0].islower() == hint[0].islower() and text[-1] + hint[-1] != ".."
+    assert len(text.split()) > 1 and len(hint.split()) > 1 and text != hint
 
 
 @pytest.mark.parametrize("name", sorted(set(PROVOKE) - {"UncaughtException"}))
