@@ -58,8 +58,8 @@ std::vector<Position> parse_ranges(std::string_view table, int first_line, size_
   size_t byte = 0;
   size_t unit = 0;
   for (size_t at = 0; at + 1 < table.size(); at += 2) {
-    const auto byte_change = static_cast<uint8_t>(table[at + 1]);
-    const int change = byte_change < 0x80 ? byte_change : byte_change - 0x100;
+    const auto encoded = static_cast<uint8_t>(table[at + 1]);
+    const int change = encoded < 0x80 ? encoded : encoded - 0x100;
     if (change != kNoLine) line += change;
     byte += static_cast<uint8_t>(table[at]);
     fill_lines(units, unit, byte / kUnitBytes, change == kNoLine ? -1 : line);

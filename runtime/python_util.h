@@ -32,4 +32,15 @@ newfunc native_new(PyTypeObject* type);
 // A new empty instance without running Python code. Null with a Python error.
 Ref new_instance(PyTypeObject* type, PyObject* args = nullptr);
 
+// A list of what make(item), a Ref, gives for each item. Null with a Python error.
+template <class Items, class Make>
+Ref list_of(const Items& items, Make make) {
+  Ref list = Ref::steal(PyList_New(0));
+  for (const auto& item : items) {
+    Ref made = list ? make(item) : nullptr;
+    if (!made || PyList_Append(list.get(), made.get()) < 0) return nullptr;
+  }
+  return list;
+}
+
 }  // namespace framejit::runtime

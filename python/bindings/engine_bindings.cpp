@@ -23,19 +23,11 @@ PyObject* start(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* set_enabled(PyObject*, PyObject* flag) {
-  const int enabled = PyObject_IsTrue(flag);
-  if (enabled < 0) return nullptr;
-  const bool before = engine().enabled;
-  engine().enabled = enabled != 0;
-  return PyBool_FromLong(before);
-}
-
-PyObject* set_strict(PyObject*, PyObject* flag) {
-  const int strict = PyObject_IsTrue(flag);
-  if (strict < 0) return nullptr;
-  engine().strict = strict != 0;
-  Py_RETURN_NONE;
+template <bool runtime::Engine::*kSwitch>
+PyObject* set_switch(PyObject*, PyObject* flag) {
+  const int on = PyObject_IsTrue(flag);
+  if (on < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(engine().*kSwitch, on != 0));
 }
 
 PyObject* set_shadow(PyObject*, PyObject* args) {
@@ -47,18 +39,9 @@ PyObject* set_shadow(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// (callable or None): who is told of each capture. (flag): whether captures note the lines that they follow.
 PyObject* set_on_capture(PyObject*, PyObject* callable) {
   engine().on_capture = callable == Py_None ? Ref() : Ref::borrow(callable);
   Py_RETURN_NONE;
-}
-
-PyObject* set_notes_lines(PyObject*, PyObject* flag) {
-  const int notes = PyObject_IsTrue(flag);
-  if (notes < 0) return nullptr;
-  const bool before = engine().notes_lines;
-  engine().notes_lines = notes != 0;
-  return PyBool_FromLong(before);
 }
 
 PyObject* run_eagerly(PyObject*, PyObject* args) {
@@ -122,14 +105,15 @@ PyObject* stop_reasons(PyObject*, PyObject*) { return runtime::stop_reason_recor
 
 PyMethodDef kFunctions[] = {
     {"start", start, METH_NOARGS, "start()\n--\n\nConnects the engine with torch and the frame hook."},
-    {"set_enabled", set_enabled, METH_O, "set_enabled(flag)\n--\n\nReturns what it was."},
-    {"set_strict", set_strict, METH_O, "set_strict(flag)\n--\n\nWhether internal failures raise."},
+    {"set_enabled", set_switch<&runtime::Engine::enabled>, METH_O, "set_enabled(flag)\n--\n\nReturns what it was."},
+    {"set_strict", set_switch<&runtime::Engine::strict>, METH_O,
+     "set_strict(flag)\n--\n\nWhether internal failures raise. Returns what it was."},
     {"set_shadow", set_shadow, METH_VARARGS,
      "set_shadow(n, compare)\n--\n\nOne call in n of each StaticFunction is made by compare(fn, args, kwargs)."},
     {"set_on_capture", set_on_capture, METH_O,
      "set_on_capture(callable)\n--\n\nEach capture calls it with its record, the guard that failed before it and a "
      "listing of the code around it. None: nobody is told."},
-    {"set_notes_lines", set_notes_lines, METH_O,
+    {"set_notes_lines", set_switch<&runtime::Engine::notes_lines>, METH_O,
      "set_notes_lines(flag)\n--\n\nWhether captures note the lines that they follow. Returns what it was."},
     {"run_eagerly", run_eagerly, METH_VARARGS,
      "run_eagerly(fn, args, kwargs)\n--\n\nThe call, with nothing that is captured run on this thread."},

@@ -17,8 +17,9 @@ class CapturingScope {
   CapturingScope() { capturing = true; }
   ~CapturingScope() {
     capturing = false;
-    engine().stats.capture_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    engine().stats.capture_s += seconds();
   }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -46,8 +47,8 @@ bool needs_executable(const graph::Capture& capture) {
 
 class Attempt {
  public:
-  Attempt(CodeCache& cache, Segment& segment, const SegmentStart& start)
-      : cache_(cache), segment_(segment), start_(start) {}
+  Attempt(const CapturingScope& scope, CodeCache& cache, Segment& segment, const SegmentStart& start)
+      : scope_(scope), cache_(cache), segment_(segment), start_(start) {}
 
   CaptureOutcome run() {
     auto captured = capture_segment(start_, services_for(pool_));
@@ -91,7 +92,7 @@ class Attempt {
       FJ_CHECK(!frames.empty(), "a break without a frame");
       entry->exit = cache_.exit_number({bytecode::InstrIndex(frames[0].instruction), frames[0].pending});
     }
-    entry->capture_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+    entry->capture_s = scope_.seconds();
     CompiledEntry::watch_objects(entry, &segment_);
     segment_.add(entry);
     outcome_.entry = std::move(entry);
@@ -108,12 +109,12 @@ class Attempt {
     ++stats.break_reasons[stop_reason_info(static_cast<StopReason>(capture.stop_reason)).name];
   }
 
+  const CapturingScope& scope_;
   CodeCache& cache_;
   Segment& segment_;
   const SegmentStart& start_;
   ObjectPool pool_;
   CaptureOutcome outcome_;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
 CaptureOutcome internal_failure(Segment& segment, const std::string& what) {
@@ -140,7 +141,7 @@ CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& s
   }
   CapturingScope scope;
   try {
-    CaptureOutcome outcome = Attempt(cache, segment, start).run();
+    CaptureOutcome outcome = Attempt(scope, cache, segment, start).run();
     if (PyErr_Occurred() && !outcome.python_error) return internal_failure(segment, take_python_error());
     return outcome;
   } catch (const std::exception& error) {

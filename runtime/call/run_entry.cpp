@@ -65,8 +65,10 @@ FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs
   ++engine().stats.misses;
   if (!engine().on_capture) return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
   const std::string missed = describe_miss(cache, segment, inputs);
-  FoundEntry found = check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
-  if (!found.error) report_capture(cache, segment, missed);
+  CaptureOutcome outcome = capture(cache, segment, start());
+  const std::shared_ptr<CompiledEntry> entry = outcome.entry;  // it may be dropped while it is checked
+  FoundEntry found = check_new_entry(segment, std::move(outcome), inputs, owned);
+  if (!found.error) report_capture(cache, segment, entry.get(), missed);
   return found;
 }
 

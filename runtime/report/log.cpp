@@ -61,9 +61,9 @@ std::string describe_miss(CodeCache& cache, Segment& segment, const FrameInputs&
   return describe_failed_guard(*segment.entries().front(), inputs, &cache.decoded());
 }
 
-void report_capture(CodeCache& cache, Segment& segment, const std::string& missed) {
+void report_capture(CodeCache& cache, Segment& segment, const CompiledEntry* entry, const std::string& missed) {
   HookPauseScope no_hook;
-  Ref record = newest_record(cache, segment);
+  Ref record = entry ? entry_record(*entry, cache, segment) : eager_record(cache, segment);
   Ref listing = record ? code_listing(&cache, nullptr) : nullptr;
   Ref done = listing ? Ref::steal(PyObject_CallFunction(engine().on_capture.get(), "OsO", record.get(), missed.c_str(),
                                                         listing.get()))

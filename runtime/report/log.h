@@ -18,8 +18,8 @@ void raise_internal_error(const std::string& what);
 
 // For Engine::on_capture: the guard that failed last of the newest entry, or ''. May run __repr__.
 std::string describe_miss(CodeCache& cache, Segment& segment, const FrameInputs& inputs);
-// Tells Engine::on_capture of the segment's newest entry, or that it runs eagerly. No Python error is left.
-void report_capture(CodeCache& cache, Segment& segment, const std::string& missed);
+// Tells Engine::on_capture of a new entry, or, without one, that the segment runs eagerly. No Python error is left.
+void report_capture(CodeCache& cache, Segment& segment, const CompiledEntry* entry, const std::string& missed);
 
 // The segment has as many entries as it may have and none fits.
 void report_too_many_entries(CodeCache& cache, Segment& segment, const FrameInputs& inputs);

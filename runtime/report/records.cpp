@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/print.h"
+#include "runtime/python_util.h"
 #include "runtime/report/explain.h"
 #include "tracer/trace_stop.h"
 
@@ -32,23 +33,10 @@ Ref text(const std::string& value) {
 }
 
 Ref guard_texts(const CompiledEntry& entry, const bytecode::DecodedCode& code) {
-  Ref list = Ref::steal(PyList_New(0));
-  for (size_t i = 0; list && i < entry.capture().guards.rows().size(); ++i) {
-    Ref line = text(describe_guard(entry, i, &code));
-    if (!line || PyList_Append(list.get(), line.get()) < 0) return nullptr;
-  }
-  return list;
-}
-
-// A list of what make(item) gives for each item; null after a failure.
-template <class Items, class Make>
-Ref list_of(const Items& items, Make make) {
-  Ref list = Ref::steal(PyList_New(0));
-  for (const auto& item : items) {
-    Ref made = list ? make(item) : nullptr;
-    if (!made || PyList_Append(list.get(), made.get()) < 0) return nullptr;
-  }
-  return list;
+  const auto& rows = entry.capture().guards.rows();
+  return list_of(rows, [&](const graph::Guard& guard) {
+    return text(describe_guard(entry, static_cast<size_t>(&guard - rows.data()), &code));
+  });
 }
 
 Ref id_of(graph::ValueId id) { return Ref::steal(PyLong_FromUnsignedLong(id.value)); }
@@ -80,6 +68,8 @@ Ref node_records(const graph::Graph& graph) {
 Ref number(double value) { return Ref::steal(PyFloat_FromDouble(value)); }
 
 std::string reason_name(StopReason reason) { return stop_reason_info(reason).name; }
+
+}  // namespace
 
 Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segment& segment) {
   const graph::Capture& capture = entry.capture();
@@ -128,8 +118,6 @@ Ref eager_record(const CodeCache& cache, const Segment& segment) {
   return record.take();
 }
 
-}  // namespace
-
 namespace {
 
 bool add_records(const CodeCache& cache, PyObject* list) {
@@ -158,10 +146,6 @@ Ref capture_records(const CodeCache& cache) {
     if (auto other = reached.lock())
       if (!add_records(*other, list.get())) return nullptr;
   return list;
-}
-
-Ref newest_record(const CodeCache& cache, const Segment& segment) {
-  return segment.eager() ? eager_record(cache, segment) : entry_record(*segment.entries().front(), cache, segment);
 }
 
 Ref code_listing(const CodeCache* cache, PyObject* callable) {

@@ -9,14 +9,14 @@ namespace framejit::runtime {
 
 // A list of dicts, one per entry and one per segment that runs eagerly, by instruction, then those of other code that
 // ran from captures while the function was called: "graph", "backward" (str or None), "ops", "guards" (list of str),
-// "location", "exit"
-// ("return", "break" or "eager"), "reason", "detail", "stop_location", "hits", "capture_s", "lines" (list of (file,
-// line), see Engine::notes_lines), "inputs" (list of (id, type)), "outputs" (list of ids) and "nodes": a list of
-// (operator, ids of its operands, list of (id, type) of its results, file, line). Null with a Python error; so all
-// below.
+// "location", "exit" ("return", "break" or "eager"), "reason", "detail", "stop_location", "hits", "capture_s", "lines"
+// (list of (file, line), see Engine::notes_lines), "inputs" (list of (id, type)), "outputs" (list of ids) and "nodes":
+// a list of (operator, ids of its operands, list of (id, type) of its results, file, line). Null with a Python error;
+// so all below.
 Ref capture_records(const CodeCache& cache);
-// The one of the entry used last, or why the segment runs eagerly.
-Ref newest_record(const CodeCache& cache, const Segment& segment);
+// Those of one entry, and of a segment that runs eagerly.
+Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segment& segment);
+Ref eager_record(const CodeCache& cache, const Segment& segment);
 // The newest twin, or the original code where there is none. `cache` may be null.
 Ref code_listing(const CodeCache* cache, PyObject* callable);
 Ref stats_record(const Stats& stats);

@@ -2,6 +2,8 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <optional>
+
 #include "runtime/torch/gil.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
@@ -52,7 +54,7 @@ class AtenExecutable final : public runtime::Executable {
 
  private:
   void compute(Registers& registers, Plan::Progress& progress) const;
-  RunStatus take_back(Plan::Progress& progress) const;
+  RunStatus take_back(Plan::Progress& progress);
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
 
   const graph::Graph& graph_;  // the capture's, which lives as long
@@ -60,7 +62,7 @@ class AtenExecutable final : public runtime::Executable {
   std::vector<OutputSpec> outputs_;
   ViewReplay views_;
   Plan plan_;
-  UndoPlan undo_;
+  std::optional<UndoPlan> undo_;  // where nobody observes a failure, made by the first one
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
   bool plain_outputs_;  // each is an input, or in a register
@@ -91,7 +93,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
-  undo_ = UndoPlan(graph, plan_, observed);
+  if (observed) undo_.emplace(graph, plan_, true);
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
@@ -131,8 +133,9 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
 }
 
 // After a step has thrown. A Python error is set.
-RunStatus AtenExecutable::take_back(Plan::Progress& progress) const {
-  if (!undo_.leaves_no_trace(progress.step)) return RunStatus::kRaised;
+RunStatus AtenExecutable::take_back(Plan::Progress& progress) {
+  if (!undo_) undo_.emplace(graph_, plan_, false);
+  if (!undo_->leaves_no_trace(progress.step)) return RunStatus::kRaised;
   if (!progress.log) return RunStatus::kUndone;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -149,7 +152,7 @@ RunStatus AtenExecutable::take_back(Plan::Progress& progress) const {
 RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   UndoLog log;
   Plan::Progress progress;
-  if (undo_.saves()) progress.undo = &undo_, progress.log = &log;
+  if (undo_ && undo_->saves()) progress.undo = &*undo_, progress.log = &log;
   bool computed = false;
   auto body = [&] {
     Registers registers(plan_.register_count(), input_registers_, inputs);
@@ -165,8 +168,9 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   };
   if (with_translated_errors(body)) return RunStatus::kDone;
   if (computed) return RunStatus::kRaised;
-  add_traceback(graph_, graph_.node(plan_.step_node(progress.step)).location);
-  return take_back(progress);
+  const RunStatus status = take_back(progress);
+  if (status == RunStatus::kRaised) add_traceback(graph_, graph_.node(plan_.step_node(progress.step)).location);
+  return status;
 }
 
 }  // namespace

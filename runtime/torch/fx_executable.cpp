@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "runtime/python_util.h"
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
@@ -10,6 +11,7 @@ namespace framejit::torchlib {
 
 using graph::Operand;
 using graph::ValueId;
+using runtime::list_of;
 using runtime::RunStatus;
 
 namespace {
@@ -31,23 +33,11 @@ class Exporter {
   Ref scalar(const Operand& operand);
   Ref operand(const Operand& operand);
   Ref node(const graph::Node& node);
-  template <class Items, class Make>
-  Ref list(const Items& items, Make make);
 
   const graph::Graph& graph_;
   const Recording& recording_;
   Ref module_;
 };
-
-template <class Items, class Make>
-Ref Exporter::list(const Items& items, Make make) {
-  Ref result = Ref::steal(PyList_New(0));
-  for (const auto& item : items) {
-    Ref made = make(item);
-    if (!result || !made || PyList_Append(result.get(), made.get()) < 0) return {};
-  }
-  return result;
-}
 
 Ref integer(int64_t value) { return Ref::steal(PyLong_FromLongLong(value)); }
 Ref text(std::string_view value) {
@@ -74,17 +64,17 @@ Ref Exporter::operand(const Operand& operand) {
     case Operand::Kind::kValue:
       return value(operand.as_value());
     case Operand::Kind::kValues:
-      return list(operand.as_values(), [&](ValueId id) { return value(id); });
+      return list_of(operand.as_values(), [&](ValueId id) { return value(id); });
     case Operand::Kind::kString:
       return text(operand.as_string());
     case Operand::Kind::kInts:
-      return list(operand.as_ints(), [](int64_t item) { return integer(item); });
+      return list_of(operand.as_ints(), [](int64_t item) { return integer(item); });
     case Operand::Kind::kFloats:
-      return list(operand.as_floats(), [](double item) { return Ref::steal(PyFloat_FromDouble(item)); });
+      return list_of(operand.as_floats(), [](double item) { return Ref::steal(PyFloat_FromDouble(item)); });
     case Operand::Kind::kBools:
-      return list(operand.as_bools(), [](bool item) { return Ref::borrow(item ? Py_True : Py_False); });
+      return list_of(operand.as_bools(), [](bool item) { return Ref::borrow(item ? Py_True : Py_False); });
     case Operand::Kind::kScalars:
-      return list(operand.as_scalars(), [&](const Operand& item) { return scalar(item); });
+      return list_of(operand.as_scalars(), [&](const Operand& item) { return scalar(item); });
     case Operand::Kind::kDType:
       return call("dtype", "L", static_cast<long long>(operand.as_dtype()));
     case Operand::Kind::kLayout:
@@ -104,7 +94,7 @@ Ref Exporter::operand(const Operand& operand) {
 Ref Exporter::node(const graph::Node& node) {
   const OpEntry* op = op_entry_by_id(node.op);
   if (!op) return PyErr_SetString(PyExc_NotImplementedError, "an operator that LibTorch does not have"), Ref();
-  Ref arguments = list(node.args(), [&](const Operand& item) { return operand(item); });
+  Ref arguments = list_of(node.args(), [&](const Operand& item) { return operand(item); });
   Ref keywords = Ref::steal(PyList_New(0));
   for (const c10::Argument& argument : op->handle.schema().arguments())
     if (argument.kwarg_only() && keywords) {
@@ -127,7 +117,7 @@ Ref Exporter::node(const graph::Node& node) {
 
 Ref Exporter::build() {
   auto number = [](ValueId id) { return integer(id.value); };
-  Ref inputs = list(graph_.inputs(), number);
+  Ref inputs = list_of(graph_.inputs(), number);
   Ref constants = Ref::steal(PyList_New(0)), nodes = Ref::steal(PyList_New(0)), outputs = Ref::steal(PyList_New(0));
   if (!module_ || !inputs || !constants || !nodes || !outputs) return {};
   for (size_t n = 0; n < graph_.node_count(); ++n) {
@@ -154,9 +144,9 @@ Ref Exporter::build() {
 }
 
 Ref Exporter::examples() {
-  return list(graph_.inputs(), [&](ValueId id) -> Ref {
+  return list_of(graph_.inputs(), [&](ValueId id) -> Ref {
     const graph::TensorMeta& meta = graph_.meta(id);
-    auto dims = [&](std::span<const int64_t> d) { return list(d, [](int64_t item) { return integer(item); }); };
+    auto dims = [&](std::span<const int64_t> d) { return list_of(d, [](int64_t item) { return integer(item); }); };
     Ref sizes = dims(meta.sizes), strides = dims(meta.strides);
     if (!module_ || !sizes || !strides) return {};
     return Ref::steal(PyObject_CallMethod(module_.get(), "example", "OOisO", sizes.get(), strides.get(),
