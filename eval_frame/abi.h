@@ -11,6 +11,7 @@ typedef struct FjThread {
 } FjThread;
 
 extern _Thread_local FjThread fj_thread;
+extern int fj_everywhere;  // the hook is on in each thread that has not paused it
 
 // hook.c: calls the handler with the hook off for this thread. Returns the handler's answer.
 int fj_hook_dispatch(FramejitFrameView* view, PyObject** result);

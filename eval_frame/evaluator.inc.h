@@ -43,9 +43,14 @@ static PyObject* evaluate_default(FJ_EVAL_PARAMS) {
   return result;
 }
 
+static int is_hooked(void) {
+  if (!fj_thread.active && fj_everywhere && fj_thread.entered == 0) fj_thread.active = fj_thread.entered = 1;
+  return fj_thread.active;
+}
+
 static PyObject* evaluate(FJ_EVAL_PARAMS) {
   PyCodeObject* code = frame_code(frame);
-  if (!fj_thread.active || throw_flag || !is_plain_function(code) || framejit_is_traced(FJ_EVAL_TSTATE) ||
+  if (!is_hooked() || throw_flag || !is_plain_function(code) || framejit_is_traced(FJ_EVAL_TSTATE) ||
       framejit_code_is_monitored(code))
     return evaluate_default(FJ_EVAL_ARGS);
   FramejitFrameView view;

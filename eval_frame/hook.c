@@ -3,6 +3,7 @@
 #include "eval_frame/abi.h"
 
 _Thread_local FjThread fj_thread;
+int fj_everywhere;
 
 // Guarded by the GIL.
 static FramejitHookHandler handler;
@@ -31,6 +32,11 @@ void framejit_hook_leave(PyThreadState* tstate, int token) {
   if (token & 2) return;
   fj_thread.active = token;
   if (--fj_thread.entered == 0 && --threads_inside == 0) fj_abi_uninstall(owner);
+}
+
+void framejit_hook_enter_everywhere(PyThreadState* tstate) {
+  framejit_hook_enter(tstate);
+  fj_everywhere = 1;
 }
 
 int framejit_hook_active(void) { return fj_thread.active; }

@@ -32,6 +32,9 @@ FramejitHookHandler framejit_hook_set_handler(FramejitHookHandler handler);
 int framejit_hook_enter(PyThreadState* tstate);
 void framejit_hook_leave(PyThreadState* tstate, int token);
 
+// Turns the hook on for all threads, those that start later too, for good.
+void framejit_hook_enter_everywhere(PyThreadState* tstate);
+
 // Whether frames of this thread are handed to the handler now.
 int framejit_hook_active(void);
 

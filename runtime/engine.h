@@ -45,6 +45,8 @@ class Engine {
   // in capture_records, guard that sent the call here as text, code listing), or null.
   bool notes_lines = false;
   Ref on_capture;
+  // Frames are captured also where no tensor is: see runtime/everything.h.
+  bool everything = false;
   Stats stats;
 
   // Frames of files that begin with one of these run eagerly when a frame hook meets them. No break is made inside the

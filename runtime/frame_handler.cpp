@@ -58,7 +58,7 @@ class HookedFrame {
       return start;
     });
     if (found.error) return 1;
-    if (found.captured && is_idle(*cache_)) set_code_mark(code_, CodeMark::kSkipped);
+    if (found.captured && !engine().everything && is_idle(*cache_)) set_code_mark(code_, CodeMark::kSkipped);
     if (!found.entry) return 0;
     if (!found.entry->returns()) return run_twin(binder, result);
     if (found.entry->nothing()) return 0;

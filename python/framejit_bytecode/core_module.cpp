@@ -2,6 +2,7 @@
 #include <Python.h>
 
 #include "python/framejit_bytecode/bytecode_bindings.h"
+#include "python/framejit_bytecode/capture_bindings.h"
 #include "python/framejit_bytecode/eval_frame_bindings.h"
 #include "python/framejit_bytecode/twin_bindings.h"
 
@@ -25,7 +26,7 @@ PyMODINIT_FUNC PyInit__core() {
   PyObject* module = PyModule_Create(&core_module);
   if (!module) return nullptr;
   if (framejit::add_bytecode_bindings(module) < 0 || framejit::add_eval_frame_bindings(module) < 0 ||
-      framejit::add_twin_bindings(module) < 0) {
+      framejit::add_twin_bindings(module) < 0 || framejit::add_capture_bindings(module) < 0) {
     Py_DECREF(module);
     return nullptr;
   }

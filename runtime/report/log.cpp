@@ -72,6 +72,7 @@ void report_capture(CodeCache& cache, Segment& segment, const CompiledEntry* ent
 }
 
 void report_too_many_entries(CodeCache& cache, Segment& segment, const FrameInputs& inputs) {
+  if (engine().everything) return;  // of code that was not chosen to be captured
   const bytecode::DecodedCode& code = cache.decoded();
   std::string guard =
       segment.entries().empty() ? "none" : describe_failed_guard(*segment.entries().front(), inputs, &code);
