@@ -9,14 +9,24 @@ using enum Version;
 using enum LineFormat;
 using enum CallLayout;
 
-//  version  name  unit line format  blocks resume precall shared end_for call layout, compare ==, load_fast_checked
+constexpr const char* kLocalBefore311 = "local variable '%U' referenced before assignment";
+constexpr const char* kFreeBefore311 = "free variable '%U' referenced before assignment in enclosing scope";
+constexpr const char* kLocal = "cannot access local variable '%U' where it is not associated with a value";
+constexpr const char* kFree =
+    "cannot access free variable '%U' where it is not associated with a value in enclosing scope";
+
+//  version  name  unit line format  blocks resume precall shared end_for call layout, compare ==, load_fast_checked,
+//  messages of unbound reads
 constexpr std::array<VersionTraits, kVersionCount> kTraits = {{
-    {kPy38, "3.8", 1, kLnotab, true, false, false, false, 0, kPlain, 2, "LOAD_FAST"},
-    {kPy39, "3.9", 1, kLnotab, true, false, false, false, 0, kPlain, 2, "LOAD_FAST"},
-    {kPy310, "3.10", 2, kLineTable, true, false, false, false, 0, kPlain, 2, "LOAD_FAST"},
-    {kPy311, "3.11", 2, kLocations, false, true, true, true, 0, kNullBelow, 2, "LOAD_FAST"},
-    {kPy312, "3.12", 2, kLocations, false, true, false, true, 1, kNullBelow, 2 << 4 | 8, "LOAD_FAST_CHECK"},
-    {kPy313, "3.13", 2, kLocations, false, true, false, true, 2, kNullAbove, 2 << 5 | 16 | 8, "LOAD_FAST_CHECK"},
+    {kPy38, "3.8", 1, kLnotab, true, false, false, false, 0, kPlain, 2, "LOAD_FAST", kLocalBefore311, kFreeBefore311},
+    {kPy39, "3.9", 1, kLnotab, true, false, false, false, 0, kPlain, 2, "LOAD_FAST", kLocalBefore311, kFreeBefore311},
+    {kPy310, "3.10", 2, kLineTable, true, false, false, false, 0, kPlain, 2, "LOAD_FAST", kLocalBefore311,
+     kFreeBefore311},
+    {kPy311, "3.11", 2, kLocations, false, true, true, true, 0, kNullBelow, 2, "LOAD_FAST", kLocal, kFree},
+    {kPy312, "3.12", 2, kLocations, false, true, false, true, 1, kNullBelow, 2 << 4 | 8, "LOAD_FAST_CHECK", kLocal,
+     kFree},
+    {kPy313, "3.13", 2, kLocations, false, true, false, true, 2, kNullAbove, 2 << 5 | 16 | 8, "LOAD_FAST_CHECK", kLocal,
+     kFree},
 }};
 constexpr bool rows_in_order() {
   for (int i = 0; i < kVersionCount; ++i) {

@@ -26,6 +26,9 @@ struct VersionTraits {
   CallLayout call_layout;         // of ordinary calls
   uint8_t compare_equal_arg;      // COMPARE_OP's argument for ==, whose result a conditional jump takes
   const char* load_fast_checked;  // the opcode that reads a local which may be unbound
+  // What such a read says; %U: the name.
+  const char* unbound_local_message;
+  const char* unbound_free_message;
 };
 
 const VersionTraits& traits(Version version);

@@ -32,9 +32,19 @@ bool is_tuple_getter(PyObject* descriptor) {
 }
 
 bool is_forbidden_tensor_attribute(PyObject* name) {
-  static const char* const kNames[] = {
-      "grad_fn",   "_grad_fn", "_backward_hooks",          "_post_accumulate_grad_hooks", "_version",     "_base",
-      "output_nr", "_cdata",   "__cuda_array_interface__", "__array_interface__",         "retains_grad", "name"};
+  static const char* const kNames[] = {"grad_fn",
+                                       "_grad_fn",
+                                       "_backward_hooks",
+                                       "_post_accumulate_grad_hooks",
+                                       "_version",
+                                       "_base",
+                                       "output_nr",
+                                       "_cdata",
+                                       "_is_view",
+                                       "__cuda_array_interface__",
+                                       "__array_interface__",
+                                       "retains_grad",
+                                       "name"};
   for (const char* forbidden : kNames)
     if (PyUnicode_CompareWithASCIIString(name, forbidden) == 0) return true;
   return false;
@@ -228,7 +238,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   PyObject* in_meta = _PyType_Lookup(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
     if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, meta, owner);
-    return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+    return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   }
   PyObject* found = sim.lookup_type(type, name);
   if (found) {
@@ -239,7 +249,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
       if (PyObject* get = _PyType_Lookup(Py_TYPE(found), interned("__get__"));
           get && PyFunction_Check(get) && !PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(library().enum_meta)))
         return sim.call(SymValue::borrow(get), {SymValue::borrow(found), SymValue::borrow(Py_None), owner});
-      return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+      return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
     }
     SourceId type_source = world.sources().constant(world.pool().add(owner.get()));
     return world.wrap(found, world.sources().keyed(SourceKind::kTypeAttr, type_source, world.pool().add(name)));
@@ -248,7 +258,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   PyObject* hook = _PyType_Lookup(meta, interned("__getattr__"));
   if (hook &&
       PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(library().enum_meta)))
-    return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+    return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   if (hook) return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyErr_Format(PyExc_AttributeError, "type object '%.50s' has no attribute '%U'", type->tp_name, name);
   sim.raise();
@@ -258,7 +268,7 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
   PyObject* dict = PyModule_GetDict(owner.get());
   if (auto found = sim.read_namespace(dict, name)) return *found;
   if (PyObject* in_type = _PyType_Lookup(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type))
-    return sim.from_real(sim.check(PyObject_GetAttr(owner.get(), name)));
+    return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   // A module-level __getattr__ may import: only what it has already put in place is read.
   Ref value = Ref::steal(PyObject_GetAttr(owner.get(), name));
   if (!value) sim.raise();
@@ -310,7 +320,7 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
     if (PyUnicode_CompareWithASCIIString(name, "__func__") == 0) return function;
     return load_attr(function, name);
   }
-  if (!world_.find(obj)) return from_real(check(PyObject_GetAttr(obj, name)));
+  if (!world_.find(obj)) return from_outside(check(PyObject_GetAttr(obj, name)));
   stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of '{}'", PyUnicode_AsUTF8(name), type->tp_name));
 }
 
@@ -345,7 +355,7 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
     }
     if (on_class && PyFunction_Check(found)) return SymValue::borrow(found);
     if (on_class && Py_TYPE(found) != &PyClassMethod_Type && Py_TYPE(found) != &PyStaticMethod_Type)
-      return from_real(check(Py_TYPE(found)->tp_descr_get(found, nullptr, obj)));
+      return from_outside(check(Py_TYPE(found)->tp_descr_get(found, nullptr, obj)));
     return bind(found, base, self);
   }
   PyErr_Format(PyExc_AttributeError, "'super' object has no attribute '%U'", name);

@@ -21,32 +21,47 @@ PyObject* attribute_name(Simulator& sim, SymValue& name) {
   return obj;
 }
 
-// The text of an object comes from Python code of its type, or from its address.
-bool has_plain_text(Simulator& sim, PyObject* obj) {
+// The text of an object comes from neither Python code of its type nor its address. `outer`: the containers around it.
+bool has_plain_text(Simulator& sim, PyObject* obj, std::vector<PyObject*>& outer) {
   if (is_plain_data(obj)) return true;
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "the text of a tensor");
   sim.world().rely_on_identity(obj);
   if (PyType_Check(obj) || is_identity_constant(obj)) return true;
   if (PyExceptionInstance_Check(obj)) return !sim.is_outside_opaque(obj);
+  if (std::find(outer.begin(), outer.end(), obj) != outer.end()) return true;  // it holds itself
+  outer.push_back(obj);
+  bool plain = true;
   if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i)
-      if (!has_plain_text(sim, PySequence_Fast_GET_ITEM(obj, i))) return false;
-    return true;
-  }
-  if (PyDict_CheckExact(obj)) {
+    for (Py_ssize_t i = 0; plain && i < PySequence_Fast_GET_SIZE(obj); ++i)
+      plain = has_plain_text(sim, PySequence_Fast_GET_ITEM(obj, i), outer);
+  } else if (PyDict_CheckExact(obj)) {
     PyObject *key, *value;
-    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);)
-      if (!has_plain_text(sim, value)) return false;
-    return true;
+    for (Py_ssize_t pos = 0; plain && PyDict_Next(obj, &pos, &key, &value);)
+      plain = has_plain_text(sim, key, outer) && has_plain_text(sim, value, outer);
+  } else {
+    plain = PySet_Check(obj) && !sim.is_outside_opaque(obj);
   }
-  return PySet_Check(obj) && !sim.is_outside_opaque(obj);
+  outer.pop_back();
+  return plain;
+}
+
+bool has_plain_text(Simulator& sim, PyObject* obj) {
+  std::vector<PyObject*> outer;
+  return has_plain_text(sim, obj, outer);
+}
+
+// C code refuses what a special method of the wrong type gives, or warns: that is left to it.
+SymValue of_type(Simulator& sim, SymValue value, PyTypeObject* type, const char* method) {
+  if (Py_TYPE(sim.realise(value)) != type)
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("{} gives a '{}'", method, Py_TYPE(value.get())->tp_name));
+  return value;
 }
 
 SymValue text_of(Simulator& sim, SymValue value, const char* const* methods, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(value);
   if (!has_plain_text(sim, obj)) {
     for (; *methods; ++methods)
-      if (auto result = sim.call_special(obj, *methods, {})) return *result;
+      if (auto result = sim.call_special(obj, *methods, {})) return of_type(sim, *result, &PyUnicode_Type, *methods);
     sim.stop(StopReason::kUnsupportedValue, fmt::format("the text of a '{}'", Py_TYPE(obj)->tp_name));
   }
   return sim.call_real(callable, args);
@@ -131,7 +146,8 @@ SymValue call_next(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 2, "next");
   if (auto item = sim.next(args.positional[0])) return *item;
   if (args.count() == 2) return args.positional[1];
-  PyErr_SetNone(PyExc_StopIteration);
+  const SimFrame* generator = sim_generator_frame(args.positional[0].get());
+  set_stop_iteration(generator ? generator->return_value.get() : nullptr);
   sim.raise();
 }
 
@@ -169,7 +185,10 @@ SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (sim.is_tensor(obj)) return sim.call_real(callable, args);
   bool to_int = callable == reinterpret_cast<PyObject*>(&PyLong_Type);
-  if (auto result = sim.call_special(obj, to_int ? "__int__" : "__float__", {})) return *result;
+  const char* method = to_int ? "__int__" : "__float__";
+  if (args.count() == 1 && !args.has_keywords())
+    if (auto result = sim.call_special(obj, method, {}))
+      return of_type(sim, *result, to_int ? &PyLong_Type : &PyFloat_Type, method);
   if (auto result = sim.call_special(obj, "__index__", {})) return sim.call(SymValue::borrow(callable), {*result});
   sim.require_plain(args, callable);
   return sim.call_real(callable, args);
@@ -192,7 +211,8 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a tensor is formatted");
   SymValue spec = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyUnicode_FromString("")));
-  if (auto result = sim.call_special(obj, "__format__", {spec})) return *result;
+  if (auto result = sim.call_special(obj, "__format__", {spec}))
+    return of_type(sim, *result, &PyUnicode_Type, "__format__");
   if (has_plain_text(sim, obj)) return sim.call_real(callable, args);
   PyObject* str = reinterpret_cast<PyObject*>(&PyUnicode_Type);
   CallArgs text_args{{args.positional[0]}, {}};
@@ -208,6 +228,7 @@ SymValue call_list(Simulator& sim, PyObject* callable, CallArgs args) {
 }
 
 SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() > 1 || args.has_keywords()) return sim.call_real(callable, args);
   if (args.count() == 1 && PyTuple_CheckExact(args.positional[0].get())) return args.positional[0];
   SymValue list = call_list(sim, reinterpret_cast<PyObject*>(&PyList_Type), std::move(args));
   return SymValue(sim.check(PyList_AsTuple(list.get())));
@@ -253,6 +274,17 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
   for (SymValue& item : sim.unpack(args.positional[0]))
     total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(item));
   return total;
+}
+
+SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 2, 2, "filter");
+  // Without a function the items' truth decides, which may be Python code.
+  if (sim.realise(args.positional[0]) == Py_None)
+    args.positional[0] = SymValue(make_sim_callable(sim, SymValue::borrow(reinterpret_cast<PyObject*>(&PyBool_Type))));
+  else
+    args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
+  args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
+  return sim.call_real(callable, args);
 }
 
 static SymValue find_truth(Simulator& sim, CallArgs args, bool wanted, const char* name) {
@@ -301,6 +333,10 @@ SymValue call_object_delattr(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_object_init(Simulator& sim, PyObject*, CallArgs args) {
   // With more than self CPython raises unless __new__ is overridden; then they are ignored.
+  PyTypeObject* type = args.count() > 0 ? Py_TYPE(sim.realise(args.positional[0])) : &PyBaseObject_Type;
+  const bool ignored = type->tp_init == PyBaseObject_Type.tp_init && type->tp_new != PyBaseObject_Type.tp_new;
+  if ((args.count() != 1 || args.has_keywords()) && !ignored)
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("'{}' takes no arguments", type->tp_name));
   return SymValue::borrow(Py_None);
 }
 
@@ -309,6 +345,9 @@ SymValue call_object_new(Simulator& sim, PyObject* callable, CallArgs args) {
     sim.raise(PyExc_TypeError, "object.__new__(X): X is not a type object");
   auto* type = reinterpret_cast<PyTypeObject*>(args.positional[0].get());
   CallArgs only{{args.positional[0]}, {}};
+  const bool ignored = type->tp_new == PyBaseObject_Type.tp_new && type->tp_init != PyBaseObject_Type.tp_init;
+  if ((args.count() != 1 || args.has_keywords()) && !ignored)
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("'{}' takes no arguments", type->tp_name));
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     sim.stop(StopReason::kUnsupportedValue, "an instance of an abstract class");
   sim.refuse_finalizer(type);

@@ -73,7 +73,9 @@ bool is_builtin_exception(PyTypeObject* type) {
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
 }
 
+// Types are none: their methods change classes.
 bool is_builtin_data_type(PyTypeObject* type) {
+  if (type == &PyType_Type) return false;
   static PyTypeObject* const kTypes[] = {
       &PyList_Type,  &PyDict_Type,     &PyTuple_Type,      &PySet_Type,       &PyFrozenSet_Type, &PyUnicode_Type,
       &PyLong_Type,  &PyFloat_Type,    &PyBool_Type,       &PyBytes_Type,     &PyComplex_Type,   &PyRange_Type,
@@ -277,8 +279,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
       continue;
     }
     if (Py_TYPE(f) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type)) {
-      callable = SymValue(check(PyObject_GetAttrString(f, "__wrapped__")));
-      continue;
+      return call_cache(f, std::move(args));
     }
     if (library().partial_type && PyObject_TypeCheck(f, reinterpret_cast<PyTypeObject*>(library().partial_type))) {
       callable = unfold_partial(callable, args);

@@ -176,8 +176,23 @@ SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain)
   return run_frame(*frame);
 }
 
+// Whether the function runs depends on what the cache keeps, which cannot be seen. Those of libraries compute plain
+// values from their arguments alone and are followed; the program's own may do anything.
+SymValue Simulator::call_cache(PyObject* cache, CallArgs args) {
+  SymValue function(check(PyObject_GetAttrString(cache, "__wrapped__")));
+  if (!PyFunction_Check(function.get()) || !is_trusted_namespace(PyFunction_GET_GLOBALS(function.get())))
+    stop(StopReason::kUnknownCall, qualified_name(function.get()) + ", which functools.lru_cache keeps results of");
+  SymValue result = call(function, std::move(args));
+  if (!is_plain_data(realise(result)) && !is_identity_constant(result.get()))
+    stop(StopReason::kUnsupportedValue, "what a cached function gives is an object that the cache keeps");
+  return result;
+}
+
 std::optional<SymValue> Simulator::resume_generator(SimFrame& frame, SymValue sent) {
-  if (frame.finished) return std::nullopt;
+  if (frame.finished) {
+    frame.return_value = SymValue();  // the first end has told it
+    return std::nullopt;
+  }
   if (frame.running) raise(PyExc_ValueError, "generator already executing");
   if (frame.started) frame.push(std::move(sent));
   return run_generator(frame);

@@ -148,7 +148,10 @@ SymValue Simulator::get_iter(SymValue iterable) {
     mark_location();
     return SymValue(check(PyObject_GetIter(obj)));
   }
-  if (auto iterator = call_special(obj, "__iter__", {})) return *iterator;
+  if (auto iterator = call_special(obj, "__iter__", {})) {
+    if (!PyIter_Check(realise(*iterator))) stop(StopReason::kUnsupportedValue, "__iter__ gives no iterator");
+    return *iterator;
+  }
   if (const Outside* outside = world_.find(obj)) {
     if (PyDict_Check(obj)) {
       Ref keys = check(PySequence_Tuple(obj));

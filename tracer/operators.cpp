@@ -69,9 +69,6 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
           reflected ? call_special(right.get(), row.reflected, {left}) : call_special(left.get(), row.method, {right});
       if (implemented(result)) return *result;
     }
-    if (has_python_specials(left.get()) && has_python_specials(right.get()))
-      raise(PyExc_TypeError, fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", row.method,
-                                         Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
     stop(StopReason::kUnsupportedValue,
          fmt::format("{} of '{}' and '{}'", row.method, Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
   }
@@ -147,10 +144,10 @@ bool Simulator::truth(SymValue& value) {
     raise();
   }
   if (has_python_specials(obj) || is_outside_opaque(obj)) {
+    if (_PyType_Lookup(Py_TYPE(obj), interned("__bool__")) == Py_None)
+      stop(StopReason::kUnsupportedValue, fmt::format("a '{}', which has no truth", Py_TYPE(obj)->tp_name));
     if (auto result = call_special(obj, "__bool__", {})) {
-      if (!PyBool_Check(realise(*result)))
-        raise(PyExc_TypeError,
-              fmt::format("__bool__ should return bool, returned {}", Py_TYPE(result->get())->tp_name));
+      if (!PyBool_Check(realise(*result))) stop(StopReason::kUnsupportedValue, "__bool__ gives no bool");
       return result->get() == Py_True;
     }
     PyTypeObject* type = Py_TYPE(obj);

@@ -35,7 +35,7 @@ SymValue Simulator::load_cell(PyObject* cell, PyObject* name) {
       world_.guard(graph::GuardKind::kUnbound, source);
     }
   }
-  PyErr_Format(PyExc_NameError, "free variable '%U' referenced before assignment in enclosing scope", name);
+  PyErr_Format(PyExc_NameError, bytecode::traits(frame().code->version).unbound_free_message, name);
   raise();
 }
 
@@ -57,7 +57,7 @@ void push_with_null(SimFrame& frame, bytecode::CallLayout layout, SymValue value
 }
 
 [[noreturn]] void raise_unbound(Simulator& sim, const SimFrame& frame, int32_t slot) {
-  PyErr_Format(PyExc_UnboundLocalError, "local variable '%U' referenced before assignment",
+  PyErr_Format(PyExc_UnboundLocalError, bytecode::traits(frame.code->version).unbound_local_message,
                frame.code->slot_name(slot).get());
   sim.raise();
 }
@@ -160,7 +160,10 @@ void handle_CopyFreeVars(Simulator&, SimFrame&, const Instruction&) {
 }
 
 void handle_LoadClosure(Simulator& sim, SimFrame& frame, const Instruction& instr) {
-  frame.push(SymValue::borrow(cell_of(sim, frame, instr.arg)));
+  // In an inlined comprehension (PEP 709) the slot of a cell may hold a local of the comprehension.
+  SymValue& value = sim.slot(frame, instr.arg);
+  if (value.null()) raise_unbound(sim, frame, instr.arg);
+  frame.push(value);
 }
 
 void handle_LoadDeref(Simulator& sim, SimFrame& frame, const Instruction& instr) {

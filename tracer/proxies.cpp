@@ -58,8 +58,7 @@ PyObject* generator_send(PyObject* self, PyObject* sent) {
   return ProxyCall::run(generator->sim, [&]() -> PyObject* {
     auto value = generator->sim->resume_generator(*generator->frame, SymValue::borrow(sent));
     if (value) return ProxyCall::realised(*generator->sim, std::move(*value));
-    PyObject* result = generator->frame->return_value.get();
-    PyErr_SetObject(PyExc_StopIteration, result ? result : Py_None);
+    set_stop_iteration(generator->frame->return_value.get());
     return nullptr;
   });
 }
@@ -87,8 +86,7 @@ PyObject* generator_throw(PyObject* self, PyObject* args) {
     require_no_delegate(sim, *generator->frame);
     auto yielded = sim.throw_into_generator(*generator->frame, exception);
     if (yielded) return ProxyCall::realised(sim, std::move(*yielded));
-    PyObject* result = generator->frame->return_value.get();
-    PyErr_SetObject(PyExc_StopIteration, result ? result : Py_None);
+    set_stop_iteration(generator->frame->return_value.get());
     return nullptr;
   });
 }
@@ -249,6 +247,13 @@ Ref make_sim_callable(Simulator& sim, SymValue callable) {
 
 bool is_sim_callable(PyObject* obj) { return Py_TYPE(obj) == callable_type(); }
 PyObject* sim_callable_target(PyObject* obj) { return reinterpret_cast<SimCallableObject*>(obj)->target; }
+
+void set_stop_iteration(PyObject* value) {
+  if (!value || value == Py_None) return PyErr_SetNone(PyExc_StopIteration);
+  // Not PyErr_SetObject alone: it would spread a tuple, and raise an exception as it is.
+  Ref error = Ref::steal(PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, nullptr));
+  if (error) PyErr_SetObject(PyExc_StopIteration, error.get());
+}
 
 void Simulator::adopt_proxy(PyObject* proxy) {
   proxies_.push_back(Ref::borrow(proxy));

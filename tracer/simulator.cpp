@@ -333,7 +333,7 @@ graph::LocationId Simulator::location_of(size_t index) {
 std::string Simulator::location_text() {
   if (frames_.empty()) return {};
   size_t index = frames_.size() - 1;
-  while (index > 0 && frames_[index]->library) --index;
+  while (index > 0 && (frames_[index]->library || !frames_[index]->pc.valid())) --index;
   const SimFrame& frame = *frames_[index];
   return fmt::format("{}:{}", PyUnicode_AsUTF8(frame.code->filename.get()), frame.code->at(frame.pc).position.line);
 }
@@ -343,6 +343,14 @@ SymValue Simulator::from_real(Ref result) {
   if (is_tensor(obj) && !services_.host.is_fake(obj))
     stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
   return SymValue(std::move(result));
+}
+
+SymValue Simulator::from_outside(Ref result) {
+  PyObject* obj = result.get();
+  const bool changes = PyDict_Check(obj) || PyList_Check(obj) || PyAnySet_Check(obj) || PyByteArray_Check(obj);
+  if (changes && Py_REFCNT(obj) > 1 && !world_.find(obj))  // somebody else holds it: a copy would not do
+    stop(StopReason::kUnsupportedAttribute, fmt::format("a '{}' that belongs to the object", Py_TYPE(obj)->tp_name));
+  return from_real(std::move(result));
 }
 
 void Simulator::record_state_call(PyObject* setter, const std::vector<PyObject*>& args) {

@@ -70,6 +70,8 @@ class Simulator {
   PyObject* initial_grad_mode() const { return initial_grad_mode_.get(); }
   // What a real call gave back: tensors must be fakes.
   SymValue from_real(Ref result);
+  // The same for what an attribute read of an object of the program gave, where no source says how to read it again.
+  SymValue from_outside(Ref result);
 
   // --- calls (calls.cpp, functions.cpp, classes.cpp, builtins_*.cpp)
   SymValue call(SymValue callable, CallArgs args, bool plain = false);
@@ -84,6 +86,8 @@ class Simulator {
   SymValue call_real(PyObject* callable, CallArgs& args);
   SymValue call_row(const CallableRow& row, PyObject* callable, CallArgs args);
   SymValue call_outside_dict_method(PyObject* descriptor, CallArgs args);
+  // functools.lru_cache
+  SymValue call_cache(PyObject* cache, CallArgs args);
   SymValue call_getter(PyObject* getter, CallArgs args);
   SymValue unfold_partial(const SymValue& partial, CallArgs& args);
   SymValue as_c_callback(SymValue value);

@@ -86,7 +86,7 @@ bool is_identity_constant(PyObject* obj) {
     // pybind11 binds its functions to a record of its own.
     if (self && (PyCapsule_CheckExact(self) || strstr(Py_TYPE(self)->tp_name, "pybind11_detail_function_record")))
       return true;
-    return !self || PyModule_Check(self) || PyType_Check(self) || Py_TYPE(obj) != &PyCFunction_Type ||
+    return !self || PyModule_Check(self) || PyType_Check(self) ||
            std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
   }
   const PlainType* row = find_plain_type(type);

@@ -9,8 +9,9 @@ namespace framejit::torchlib {
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> FakeImpl::copy_and_detach(Version&& version_counter, bool allow_change) const {
   auto copy = c10::make_intrusive<FakeImpl>(c10::Storage(storage_), key_set_, data_type_, owner_, value_);
+  // A counter of its own: `x.data`, or what autograd unpacks. detach() hands in the counter of its base.
+  copy->is_copy_ = std::is_rvalue_reference_v<Version&&>;
   copy_tensor_metadata(this, copy.get(), std::forward<Version>(version_counter), allow_change);
-  copy->is_copy_ = true;
   return copy;
 }
 

@@ -84,6 +84,7 @@ ReturnFact return_fact(const c10::FunctionSchema& schema, const c10::Argument& r
   fact.is_tensor_list = kind == ArgKind::kTensorList;
   const c10::AliasInfo* alias = result.alias_info();
   if (!alias) return fact;
+  if (fact.is_tensor_list && !alias->containedTypes().empty()) alias = &alias->containedTypes()[0];  // Tensor(a)[]
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* other = schema.arguments()[i].alias_info();
     if (!other || other->beforeSets() != alias->beforeSets()) continue;

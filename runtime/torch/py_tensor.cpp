@@ -55,7 +55,9 @@ bool tensor_matches(PyObject* tensor, const uint64_t* words) {
   if (impl->key_set().raw_repr() != words[0]) return false;
   const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(value);
   const bool has_history = autograd && autograd->grad_fn_;
-  const bool requires_grad = has_history || (autograd && autograd->requires_grad_);
+  // A view made without gradients has its base's flag.
+  const bool requires_grad =
+      has_history || (autograd && (autograd->is_view_ ? autograd->requires_grad() : autograd->requires_grad_));
   const c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
   const bool is_cpu = impl->is_cpu();
   const uint64_t small = small_facts(static_cast<uint8_t>(c10::typeMetaToScalarType(impl->dtype())), sizes.size(),

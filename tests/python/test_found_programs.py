@@ -1,0 +1,231 @@
+"""Programs that once differed from eager: found by generated programs and by CPython's own tests, run captured."""
+
+import re
+import types
+
+import torch
+
+import framejit
+from support.same_as_eager import assert_same_as_eager
+
+LOG = []
+OPEN = {"graphs": None, "breaks": None, "fallbacks": None}
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+def check(fn, *args, **options):
+    return assert_same_as_eager(fn, *(args or (x3(),)), **{**OPEN, **options})
+
+
+def put(d):
+    framejit.graph_break()
+    d["k"] = 1
+
+
+def test_dictionary_of_a_module_is_the_modules_own():
+    def program(x, owner):
+        put(owner.__dict__)
+        return x + owner.k
+
+    check(program, x3(), types.ModuleType("made"))
+
+
+class Searcher:
+    def __init__(self, pattern):
+        self.rx = re.compile(pattern)
+
+
+def test_bound_c_method_waits_on_the_stack_of_a_break():
+    def search(x, owner, error):
+        owner.error = error.with_traceback(None)
+        return x + 1 if owner.rx.search(str(error)) else x - 1
+
+    compiled = framejit.to_static(search)
+    for pattern in ("a", "b", "a"):
+        assert torch.equal(compiled(x3(), Searcher(pattern), ValueError(pattern)), x3() + 1)
+
+
+class Plain:
+    pass
+
+
+def test_arguments_of_a_class_without_init():
+    def program(x):
+        return x * 2, Plain(x)
+
+    check(program, raises=TypeError)
+
+
+class Meta(type):
+    def __delattr__(cls, name):
+        LOG.append(name)
+        super().__delattr__(name)
+
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value)
+
+
+def test_metaclass_changes_its_class():
+    class Made(metaclass=Meta):
+        pass
+
+    def program(x):
+        Made.first = 1
+        del Made.first
+        return x + hasattr(Made, "first")
+
+    check(program)
+
+
+def test_write_to_a_detached_alias_is_seen_by_its_base():
+    def program(x):
+        alias = x.detach()
+        framejit.graph_break()
+        alias.mul_(0.75)
+
+    for run in (program, framejit.to_static(program)):
+        x = x3()
+        run(x)
+        assert x._version == 1
+
+
+def test_rows_of_unbind_are_views():
+    def rows(x):
+        kept = x.unbind() + x.split(2)
+        framejit.graph_break()
+        return kept
+
+    compiled = framejit.to_static(rows)
+    for mode in (torch.enable_grad, torch.no_grad):
+        x = x3().requires_grad_()
+        with mode():
+            for row, expected in zip(compiled(x), rows(x)):
+                assert row._is_view() and row._base is x
+                assert (row.requires_grad, row.is_leaf) == (expected.requires_grad, expected.is_leaf)
+                assert type(row.grad_fn) is type(expected.grad_fn)
+
+
+def test_view_made_without_gradients_is_an_argument():
+    x = x3().requires_grad_()
+    with torch.no_grad():
+        view = x.view(3, 1)  # requires grad as its base does, and has no history
+        compiled = framejit.to_static(lambda t: t + 1)
+        assert torch.equal(compiled(view), view + 1) and torch.equal(compiled(view), view + 1)
+    assert framejit.stats()["fallbacks"] == 0
+
+
+def test_cache_made_inside_is_consulted():
+    import functools
+
+    def program(x, n):
+        @functools.lru_cache(maxsize=None)
+        def double(p):
+            LOG.append(p)
+            return p * 2
+
+        return x + double(n) + double(n) + double(1)
+
+    check(program, x3(), 3)
+
+
+def steps_of(t, count):
+    for step in range(count):
+        yield t * step
+    return "end", count
+
+
+def test_value_of_stop_iteration():
+    def program(x):
+        it = steps_of(x, 2)
+        try:
+            while True:
+                x = (x + next(it)).sin()
+        except StopIteration as stop:
+            LOG.append(stop.value)
+        try:
+            next(it)
+        except StopIteration as stop:
+            LOG.append((stop.value, stop.args))
+        return x
+
+    check(program)
+
+
+def test_cell_and_local_of_one_name_in_comprehensions():
+    def program(x):
+        table = {key: x * i for i, key in enumerate("ab")}
+        functions = [lambda: i for i in range(3)]
+        return functions[0](), table
+
+    check(program)
+
+
+def test_message_of_an_unbound_local():
+    def program(x):
+        v = 2
+        del v
+        try:
+            LOG.append(v)  # noqa: F821
+        except UnboundLocalError as error:
+            LOG.append(str(error))
+        return x.sin()
+
+    check(program)
+
+
+def test_text_of_a_list_that_holds_itself():
+    def program(x):
+        items = [1]
+        items.append(items)
+        return x + len(str(items)), repr({"k": items})
+
+    check(program)
+
+
+class Odd:
+    def __init__(self, value):
+        self.value = value
+
+    def __float__(self):
+        return self.value
+
+    def __str__(self):
+        return self.value
+
+    def __bool__(self):
+        LOG.append("asked")
+        return self.value
+
+    def __iter__(self):
+        return self.value
+
+
+def message_of(action, *args):
+    try:
+        return action(*args)
+    except TypeError as error:
+        return str(error)
+
+
+def test_special_methods_of_the_wrong_type():
+    def program(x):
+        return [message_of(action, Odd(7)) for action in (float, str, bool, iter)], x + 1
+
+    check(program)
+
+
+def test_filter_without_a_function_asks_each_item_once():
+    def program(x):
+        return x + len(list(filter(None, [Odd(True), Odd(False), Odd(True)])))
+
+    check(program)
+
+
+def test_keyword_of_tuple():
+    def program(x):
+        return message_of(lambda: tuple(sequence=(1, 2))), x + 1
+
+    check(program)
