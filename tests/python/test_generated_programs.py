@@ -1,35 +1,49 @@
-"""Generated programs do as eager does. FRAMEJIT_GENERATED_PROGRAMS sets how many; a failing seed reproduces its program."""
+"""Generated programs do as eager does: cold, warm, after guard misses and back, and captures end after a few calls.
+
+FRAMEJIT_GENERATED_PROGRAMS is how many programs run, FRAMEJIT_GENERATED_SEED which ones: each batch has a seed of its
+own, and fails with the smallest program found for each kind of failure that no batch before it had.
+FRAMEJIT_GENERATED_KEEP names a file that holds the program that runs, for one that crashes the process.
+"""
 
 import os
-import zlib
+import time
 
 import pytest
-import torch
 
-import framejit
-from support.generator import program
-from support.same_as_eager import assert_same_as_eager
-from support.source import define_function
+from generated.search import Search
+from generated.writer import ALL_CONSTRUCTS
 
-COUNT = int(os.environ.get("FRAMEJIT_GENERATED_PROGRAMS", "120"))
+BATCH = 25
+ORDINARY_COUNT = 300
+COUNT = int(os.environ.get("FRAMEJIT_GENERATED_PROGRAMS", ORDINARY_COUNT))
+SEED = int(os.environ.get("FRAMEJIT_GENERATED_SEED", "0"))
+MIN_HITS = 10  # a program
+MAX_SHARE_FALLEN_BACK = 0.1
+
+search = Search(os.environ.get("FRAMEJIT_GENERATED_KEEP"))
+started = time.monotonic()
 
 
-def arguments(n):
-    return torch.tensor([0.3, -1.2, 2.5, 0.7]), torch.tensor([1.0, 0.5, -0.5, -2.0]), n, [torch.ones(4), 5]
+def totals():
+    rate = search.programs / (time.monotonic() - started)
+    again = "".join(f"\n    again {count} times: {kind}" for kind, count in search.seen_again.items())
+    return f"{search.programs} programs, {rate:.1f} a second, {len(search.failures)} kinds of failures{again}"
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
-def test_program(seed):
-    source = program(seed)
-    fn = define_function(source, torch=torch, framejit=framejit, zlib=zlib, LOG=[])
-    for n in (3, 4):
-        raises = None
-        try:
-            fn(*arguments(n))
-        except Exception as error:
-            raises = type(error)
-        fn.__globals__["LOG"].clear()
-        try:
-            assert_same_as_eager(fn, *arguments(n), raises=raises, graphs=None, breaks=None, cold_runs=2 if raises else 1)
-        except AssertionError as error:
-            raise AssertionError(f"program {seed}, n = {n}:\n{source}\n{error}") from error
+@pytest.mark.parametrize("batch", range(-(-COUNT // BATCH)))
+def test_batch(batch, capsys):
+    found = search.run(SEED * 100_000_000 + batch * 1000, min(BATCH, COUNT - batch * BATCH))
+    if COUNT > ORDINARY_COUNT:
+        with capsys.disabled():
+            print("\n" + totals(), end=" ")
+    texts = [f"{kind}\n{search.failures[kind][0]}\n{search.failures[kind][1]}" for kind in found]
+    assert not found, "\n\n".join(texts)
+
+
+def test_all_constructs_occur_and_compiled_code_runs():
+    if search.programs < max(COUNT, ORDINARY_COUNT):
+        pytest.skip("only some of the programs ran")
+    missing = [name for name in ALL_CONSTRUCTS if not search.constructs[name]]
+    assert not missing, f"no program has {missing}"
+    assert search.totals["hits"] >= MIN_HITS * search.programs, search.totals
+    assert search.totals["fallen_back"] <= MAX_SHARE_FALLEN_BACK * search.programs, search.totals

@@ -1,0 +1,128 @@
+"""Why a generated program is wrong: where its compiled runs differ from eager, or that captures do not end."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import itertools
+import math
+import operator
+import random
+import re
+import warnings
+import zlib
+
+import numpy
+import torch
+
+import framejit
+from support.counts import counting
+from support.same_as_eager import Case
+from support.source import define_function
+
+from .classes import MADE_IN_EACH_CALL
+
+SETTLING_CALLS = 4
+MODULES = (collections, contextlib, copy, dataclasses, enum, framejit, functools, itertools, math, numpy, operator)
+MODULES += (random, torch, zlib)
+
+
+class Failure(AssertionError):
+    """A program that is wrong. `kind` is the same for programs that show one bug, as far as what they show tells.
+
+    It begins with the property that does not hold: EQUAL, the compiled runs do as eager does, or SETTLES, after a few
+    calls nothing is captured any more.
+    """
+
+    kind = None
+
+
+@functools.lru_cache(maxsize=None)
+def failure_type(kind):
+    """One type for each kind: it is by types that Hypothesis tells bugs apart."""
+    return type("Failure", (Failure,), {"kind": kind})
+
+
+def difference_kind(error):
+    """Of an assertion about a difference: the internal error in it, or the first lines that differ, without values."""
+    if isinstance(error.__cause__, framejit.InternalError):
+        return "internal error: " + without_values(str(error.__cause__))
+    removed, added = (re.search(rf"^\{sign}(?!\{sign}\{sign} )(.+)", str(error), re.M) for sign in "-+")
+    return " / ".join(without_values(line.group(1)) if line else "nothing" for line in (removed, added))
+
+
+def without_values(text):
+    return re.sub(r"\b[0-9a-f]{16}\b|0x\w+|\d+", "N", text.partition("\n")[0])[:80]
+
+
+class Runs:
+    """Runs of one program with one set of arguments, each beside eager."""
+
+    def __init__(self, fn, compiled, args, totals):
+        self.case = Case(fn, compiled, args, {}, None, None, None, 0)
+        self.eager = Case(fn, fn, args, {}, None, None, None, 0)
+        self.totals = totals
+
+    def check_that_eager_repeats(self):
+        try:
+            self.eager.run("eager", check_raises=False)
+        except AssertionError as error:
+            raise failure_type("the program differs from itself")(str(error)) from None
+
+    def run(self, when):
+        """The counts of a compiled run that does as eager does."""
+        with counting() as counted:
+            try:
+                self.case.run(when, check_raises=False)
+            except AssertionError as error:
+                raise failure_type("EQUAL: " + difference_kind(error))(str(error)) from error.__cause__
+        self.totals.update({name: getattr(counted, name) for name in ("captures", "hits", "fallbacks", "breaks")})
+        return counted
+
+    def settle(self, when):
+        """Run until nothing is captured, a few times at most. Why it does not settle, or None."""
+        for call in range(SETTLING_CALLS):
+            counted = self.run(f"{when}, call {call + 1}")
+            if not counted.captures:
+                break
+        return why_not_served(counted, when)
+
+
+def why_not_served(counted, when):
+    """Why a call was not served from the cache, or None."""
+    if counted.fallbacks or (counted.hits and not counted.captures):
+        return None
+    kind = "SETTLES: captures do not end" if counted.captures else "SETTLES: nothing is served from the cache"
+    return failure_type(kind)(f"{when}: {counted.as_dict()}, breaks: {counted.break_reasons}")
+
+
+def arguments(program, n, size, *more):
+    x = torch.tensor([0.3, -1.2, 2.5, 0.7, -0.4])[:size].clone().requires_grad_(program.requires_grad)
+    y = torch.tensor([1.0, 0.5, -0.5, -2.0, 0.9])[:size].clone()
+    return x, y, n, [torch.ones(size), 5, *(y if item == "y" else item for item in more)]
+
+
+def check_program(program):
+    """Run a program cold, warm, after guard misses and back. The totals of framejit's counts, or a Failure."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the compiler, about what the grammar writes
+        fn = define_function(program.source, LOG=[], **{module.__name__: module for module in MODULES})
+    framejit.reset()
+    compiled, totals = framejit.to_static(fn), collections.Counter()
+    first, other, longer = (
+        Runs(fn, compiled, arguments(program, *given), totals) for given in ((3, 4), (4, 4, 7, "y"), (2, 5))
+    )
+    first.check_that_eager_repeats()
+    unsettled = [first.settle("cold")]
+    with torch.set_grad_enabled(False):
+        first.run("without gradients")
+    unsettled += [other.settle("with other containers"), longer.settle("with longer tensors")]
+    unsettled.append(why_not_served(first.run("back to the first arguments"), "back to the first arguments"))
+    for failure in unsettled:
+        if failure and not MADE_IN_EACH_CALL.intersection(program.constructs):
+            raise failure
+    return totals
