@@ -86,6 +86,9 @@ RecipeId RecipeBuilder::build(PyObject* obj, RecipeKind kind, const std::vector<
   return id;
 }
 
+// Recipes are made and followed recursively.
+constexpr int kDeepestContainer = 500;
+
 RecipeId RecipeBuilder::describe(const SymValue& value) {
   if (value.null()) return capture_.recipes.add({});
   if (value.lazy.valid()) return source(value.lazy);
@@ -103,8 +106,11 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
     return describe_function(obj);
   else if (is_plain_data(obj) || is_identity_constant(obj))
     id = constant(obj);
-  else
+  else {
+    if (++depth_ > kDeepestContainer) cannot_rebuild(obj);
     id = describe_fresh(obj);
+    --depth_;
+  }
   memo_[obj] = id;
   return id;
 }

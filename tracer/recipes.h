@@ -49,6 +49,7 @@ class RecipeBuilder {
   World& world_;
   graph::Capture& capture_;
   std::unordered_map<PyObject*, graph::RecipeId> memo_;
+  int depth_ = 0;  // of containers being described
   std::vector<PyObject*> outputs_;
   std::vector<graph::Effect> slot_effects_;
 };

@@ -81,6 +81,7 @@ BreakPoint Simulator::current_break_point() const {
   BreakPoint best;
   for (size_t level = 0; level < frames_.size(); ++level) {
     const SimFrame& frame = *frames_[level];
+    if (!frame.pc.valid()) break;  // it has not begun: the call is what is being run
     if (level > 0) {
       const SimFrame& caller = *frames_[level - 1];
       if (!frame.plain || is_handling(caller) || !stands_as_described(caller) ||

@@ -36,6 +36,10 @@ FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const Frame
   FoundEntry found{std::move(outcome.entry), outcome.python_error, std::move(outcome.stop), true};
   if (!found.entry) return found;
   if (found.entry->guards().check(inputs, owned) == GuardAnswer::kHit) return found;
+  if (found.entry->dead()) {  // an object that it is guarded by lived no longer than the capture
+    found.entry = nullptr;
+    return found;
+  }
   const std::string what =
       "a guard does not hold right after its capture: " + describe_failed_guard(*found.entry, inputs, nullptr);
   segment.remove(found.entry.get());
