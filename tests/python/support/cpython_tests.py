@@ -1,9 +1,12 @@
-"""Runs one of CPython's own tests with every module that is imported from source re-assembled:
+"""Runs one of CPython's own tests with framejit in the place of a part of the interpreter:
 
-    python reassembled_tests.py test_grammar
+    python cpython_tests.py reassembled test_grammar
+    python cpython_tests.py captured test_grammar
 
-Each code object that the import system compiles or loads, nested ones included, is decoded and assembled again before it
-runs; so are the test module itself and what `compile`, `exec` and `eval` of a string are called with inside it.
+reassembled: each code object that the import system compiles or loads, nested ones included, is decoded and assembled
+again before it runs; so are the test module itself and what `compile`, `exec` and `eval` of a string are called with
+inside it.
+captured: every frame of the process goes through the simulator and regenerated code.
 """
 
 import builtins
@@ -67,20 +70,25 @@ def future_flags():
 FUTURE_FLAGS = future_flags()
 
 
+def replaced():
+    """How much of the interpreter's work framejit did."""
+    return COUNT[0] or _core.capture_stats()["hits"]
+
+
 def main():
-    name = sys.argv[1]
-    sys.argv[1:] = ["-v"] if "-v" in sys.argv else []
+    mode, name = sys.argv[1:3]
+    sys.argv[1:] = []
     # Fresh copies of what the start-up has loaded already would be other modules; the tests' own modules are new.
     import unittest
 
-    install()
+    {"reassembled": install, "captured": _core.capture_everything}[mode]()
     module = __import__("test." + name, fromlist=["x"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     if hasattr(module, "__test__") and not hasattr(module, "load_tests"):  # before 3.10 doctests ran from test_main
         suite.addTests(doctest.DocTestSuite(module))
     result = unittest.TextTestRunner(verbosity=1).run(suite)
-    print("reassembled %d modules" % COUNT[0])
-    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and COUNT[0] > 0 else 1)
+    print("%s: %d" % (mode, replaced()))
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and replaced() > 0 else 1)
 
 
 if __name__ == "__main__":
