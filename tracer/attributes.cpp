@@ -341,6 +341,7 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
   bool on_class = PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj), start);
   PyTypeObject* type = on_class ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
   PyObject* mro = type->tp_mro;
+  if (!mro) stop(StopReason::kUnsupportedAttribute, "super() of a class that is being made");
   Py_ssize_t i = 0, count = PyTuple_GET_SIZE(mro);
   while (i < count && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(start)) ++i;
   for (++i; i < count; ++i) {

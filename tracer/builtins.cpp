@@ -276,6 +276,52 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
   return total;
 }
 
+namespace {
+
+// Items that C code looks into: their own special methods would run for real, what they hold would go unguarded.
+SymValue plain_items(Simulator& sim, SymValue iterable, PyObject* callable) {
+  Ref list = sim.check(PyList_New(0));
+  CallArgs items{sim.unpack(std::move(iterable)), {}};
+  for (SymValue& item : items.positional) sim.check_status(PyList_Append(list.get(), sim.realise(item)));
+  sim.require_plain(items, callable);
+  return SymValue(std::move(list));
+}
+
+bool has_key_function(const CallArgs& args) {
+  for (const auto& [name, value] : args.keywords)
+    if (PyUnicode_CompareWithASCIIString(name.get(), "key") == 0 && value.get() != Py_None) return true;
+  return false;
+}
+
+}  // namespace
+
+// With a key function the keys are compared, which it makes.
+SymValue call_ordering(Simulator& sim, PyObject* callable, CallArgs args) {
+  const bool by_key = has_key_function(args);
+  for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
+  if (args.count() != 1) {
+    if (!by_key) sim.require_plain(args, callable);
+  } else if (by_key) {
+    args.positional[0] = sim.as_c_iterable(std::move(args.positional[0]));
+  } else {
+    args.positional[0] = plain_items(sim, std::move(args.positional[0]), callable);
+  }
+  return sim.call_real(callable, args);
+}
+
+SymValue call_list_sort(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (!has_key_function(args)) plain_items(sim, args.positional.at(0), callable);
+  for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
+  return sim.call_real(callable, args);
+}
+
+SymValue call_join(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 2, 2, "str.join");
+  sim.realise(args.positional[0]);
+  args.positional[1] = plain_items(sim, std::move(args.positional[1]), callable);
+  return sim.call_real(callable, args);
+}
+
 SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
   expect(sim, args, 2, 2, "filter");
   // Without a function the items' truth decides, which may be Python code.

@@ -163,12 +163,26 @@ bool Simulator::is_outside_opaque(PyObject* obj) {
 
 namespace {
 
+// An instance of a subclass of a builtin data type: C code reads what no guard looks at.
+bool carries_data(PyObject* obj) {
+  return PyLong_Check(obj) || PyFloat_Check(obj) || PyUnicode_Check(obj) || PyBytes_Check(obj) ||
+         PyComplex_Check(obj) || PyTuple_Check(obj) || PyList_Check(obj) || PyDict_Check(obj) || PyAnySet_Check(obj) ||
+         PyByteArray_Check(obj);
+}
+
+void require_no_hidden_data(Simulator& sim, PyObject* obj) {
+  if (sim.is_outside_opaque(obj) && carries_data(obj))
+    sim.stop(StopReason::kUnsupportedValue,
+             fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
+}
+
 void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
   sim.world().rely_on_identity(obj);
   if (is_plain_data(obj) || sim.is_tensor(obj) || is_identity_constant(obj)) return;
   if (sim.has_python_specials(obj))
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' with special methods in Python is handed to C code", Py_TYPE(obj)->tp_name));
+  require_no_hidden_data(sim, obj);
   if (sim.is_outside_opaque(obj) && !(Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyMethod_Check(obj))
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
@@ -179,6 +193,9 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
   } else if (PyDict_CheckExact(obj)) {
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) require_plain_value(sim, value, depth + 1);
+  } else if (PySlice_Check(obj)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(obj);
+    for (PyObject* part : {slice->start, slice->stop, slice->step}) require_plain_value(sim, part, depth + 1);
   }
 }
 
@@ -415,7 +432,13 @@ SymValue Simulator::as_c_iterable(SymValue value) {
   PyObject* obj = realise(value);
   if (is_tensor(obj) || PyType_Check(obj) || is_sim_callable(obj)) return value;
   PyObject* iter = _PyType_Lookup(Py_TYPE(obj), interned("__iter__"));
-  if (iter && PyFunction_Check(iter)) return get_iter(value);
+  if (iter && PyFunction_Check(iter)) {
+    SymValue iterator = get_iter(value);
+    PyObject* next = _PyType_Lookup(Py_TYPE(iterator.get()), interned("__next__"));
+    if (next && PyFunction_Check(next))
+      stop(StopReason::kUnsupportedValue, "an iterator written in Python is handed to C code");
+    return iterator;
+  }
   if (is_outside_opaque(obj) && Py_TYPE(obj)->tp_iter) {
     if (PyIter_Check(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
     if (PyDict_Check(obj)) return SymValue(snapshot_dict(value));
@@ -477,7 +500,11 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
     if (is_outside_opaque(obj) && is_builtin_data_type(owner) && owner != &PyBaseObject_Type)
       stop(StopReason::kUnsupportedValue, qualified_name(key));
     if (row) return call_row(*row, target, std::move(args));
-    if (is_torch_builtin(key)) return call_real(target, args);
+    if (is_torch_builtin(key)) {
+      for (SymValue& value : args.positional) require_no_hidden_data(*this, realise(value));
+      for (auto& [name, value] : args.keywords) require_no_hidden_data(*this, realise(value));
+      return call_real(target, args);
+    }
     if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
       for (size_t i = 1; i < args.positional.size(); ++i) realise(args.positional[i]);
       CallArgs rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};

@@ -52,6 +52,7 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
       raise();
     }
     if ((PyTuple_Check(obj) || PyList_Check(obj)) && PyIndex_Check(key.get())) {
+      require_plain(CallArgs{{key}, {}}, nullptr);
       Py_ssize_t size = length(container);
       Py_ssize_t index = PyNumber_AsSsize_t(key.get(), PyExc_IndexError);
       if (index == -1 && PyErr_Occurred()) raise();

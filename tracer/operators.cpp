@@ -82,6 +82,7 @@ SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
   realise(operand);
   if (has_python_specials(operand.get()))
     if (auto result = call_special(operand.get(), kUnary[static_cast<size_t>(kind)], {})) return *result;
+  require_plain(CallArgs{{operand}, {}}, nullptr);
   mark_location();
   auto function = kind == UnaryKind::kPositive   ? PyNumber_Positive
                   : kind == UnaryKind::kNegative ? PyNumber_Negative

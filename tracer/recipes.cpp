@@ -307,7 +307,11 @@ RecipeId RecipeBuilder::describe_instance(PyObject* obj) {
     Ref items_view = base == &PyDict_Type
                          ? Ref::steal(PyDict_Items(obj))
                          : Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "items", "O", obj));
-    PyObject* pairs = sim_.keep(Ref::steal(PySequence_List(items_view.get())));
+    PyObject* pairs = items_view ? sim_.keep(Ref::steal(PySequence_List(items_view.get()))) : nullptr;
+    if (!pairs) {  // dict.clear() behind an OrderedDict's back
+      PyErr_Clear();
+      cannot_rebuild(obj);
+    }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(pairs); ++i) {
       PyObject* pair = PyList_GET_ITEM(pairs, i);
       parts.insert(parts.end(), {PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1)});

@@ -100,7 +100,8 @@ BreakPoint Simulator::current_break_point() const {
 
 bool Simulator::has_finalizer(PyObject* obj) const {
   // The trace works on stand-ins of these.
-  if (!obj || is_tensor(obj) || PyList_Check(obj) || PyDict_Check(obj) || PyAnySet_Check(obj) || PyTuple_Check(obj))
+  if (!obj || is_tensor(obj) || PyList_CheckExact(obj) || PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj) ||
+      PyTuple_CheckExact(obj))
     return false;
   if (Py_TYPE(obj)->tp_finalize) return true;
   const bool may_be_watched =
