@@ -40,9 +40,12 @@ Ref CodeCache::build(std::optional<uint32_t> resume_at) {
   spec.run_pending = calls.run_pending.get();
   spec.resume_slot = calls.resume_slot.get();
   spec.resume_at = resume_at;
+  // Making objects may let other threads in, which find exits and reset.
+  std::vector<std::pair<uint32_t, Segment*>> segments;
+  for (auto& [at, segment] : segments_) segments.emplace_back(at, segment.get());
   std::vector<Ref> sites;
-  for (auto& [at, segment] : segments_) {
-    Ref site = make_site(shared_from_this(), segment.get(), exits_.size());
+  for (auto& [at, segment] : segments) {
+    Ref site = make_site(shared_from_this(), segment, spec.exits.size());
     if (!site) return nullptr;
     spec.sites.push_back({InstrIndex(at), site.get()});
     sites.push_back(std::move(site));
@@ -57,16 +60,20 @@ Ref CodeCache::build(std::optional<uint32_t> resume_at) {
 Ref CodeCache::twin() {
   if (!twin_is_current_) {
     resume_codes_.clear();
-    twin_ = build(std::nullopt);
-    twin_is_current_ = static_cast<bool>(twin_);
+    const size_t known = exits_.size();
+    Ref twin = build(std::nullopt);
+    twin_is_current_ = twin && exits_.size() == known;
+    twin_ = twin;
+    return twin;
   }
   return twin_;
 }
 
 Ref CodeCache::resume_code(uint32_t exit) {
   if (!twin_is_current_ && !twin()) return nullptr;
-  Ref& code = resume_codes_[exit];
-  if (!code) code = build(exit);
+  if (auto known = resume_codes_.find(exit); known != resume_codes_.end()) return known->second;
+  Ref code = build(exit);
+  if (code && twin_is_current_) resume_codes_[exit] = code;
   return code;
 }
 

@@ -37,6 +37,7 @@ FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const Frame
   if (!found.entry) return found;
   if (found.entry->guards().check(inputs, owned) == GuardAnswer::kHit) return found;
   if (found.entry->dead()) {  // an object that it is guarded by lived no longer than the capture
+    segment.remove(found.entry.get());
     found.entry = nullptr;
     return found;
   }

@@ -125,7 +125,7 @@ bool add_records(const CodeCache& cache, PyObject* list) {
   for (const auto& [at, segment] : cache.segments()) segments.push_back(segment.get());
   std::sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->at() < b->at(); });
   for (const Segment* segment : segments)
-    for (const auto& entry : segment->entries()) {
+    for (const auto& entry : std::vector(segment->entries())) {  // a repr may let other threads in, which reset
       Ref record = entry_record(*entry, cache, *segment);
       if (!record || PyList_Append(list, record.get()) < 0) return false;
     }
