@@ -38,8 +38,11 @@ RunStatus CompiledEntry::run_graph(PyObject** outputs) {
     many.resize(sources.size());
     inputs = many.data();
   }
-  for (size_t i = 0; i < sources.size(); ++i) inputs[i] = guards_.value(sources[i]);
-  return executable_->run(inputs, outputs);
+  // Held: the graph runs without the interpreter lock, and another thread may replace an attribute meanwhile.
+  for (size_t i = 0; i < sources.size(); ++i) Py_INCREF(inputs[i] = guards_.value(sources[i]));
+  const RunStatus status = executable_->run(inputs, outputs);
+  for (size_t i = 0; i < sources.size(); ++i) Py_DECREF(inputs[i]);
+  return status;
 }
 
 // ---- objects that may die ----

@@ -255,6 +255,34 @@ def test_everything_at_once():
     assert all(done) and framejit.stats()["fallbacks"] <= 6, (done, framejit.stats())
 
 
+class Owner:
+    pass
+
+
+def test_attribute_replaced_while_a_graph_reads_it():
+    def work(x, owner):
+        for _ in range(20):
+            x = (x * 0.5).abs()
+        return x + owner.weight
+
+    owner, x = Owner(), torch.ones(50_000)
+    owner.weight = torch.ones(50_000)
+    compiled = framejit.to_static(work)
+    expected = work(x, owner)
+    until = time.monotonic() + 2
+
+    def run(i):
+        while time.monotonic() < until:
+            if i == 0:
+                assert torch.equal(compiled(x, owner), expected)
+            else:
+                owner.weight = torch.ones(50_000)
+                torch.full((50_000,), 7.0)  # takes the memory that came free
+
+    in_threads(3, run)
+    assert framejit.stats()["hits"] > 0
+
+
 def test_thread_started_by_captured_code():
     def f(x):
         out = []
