@@ -96,8 +96,17 @@ SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const Sym
       if (!written.value) no_attribute(*this, obj, name);
       return SymValue::borrow(written.value);
     }
-    Ref value = check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
     SourceId source = world_.source_of(obj);
+    Ref value =
+        Ref::steal(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
+    if (!value) {  // an empty slot
+      PyObject *type, *error, *traceback;
+      PyErr_Fetch(&type, &error, &traceback);
+      if (source.valid())
+        world_.guard(GuardKind::kUnbound, world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(name)));
+      PyErr_Restore(type, error, traceback);
+      raise();
+    }
     if (!source.valid()) return from_real(std::move(value));
     if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0)
       return world_.wrap(value.get(), world_.sources().read(SourceKind::kInstanceDict, source));

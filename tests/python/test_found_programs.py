@@ -328,3 +328,21 @@ def test_ordering_by_methods_in_python():
         return x + min(items).value, max(items).value, [item.value for item in items]
 
     check(program, x3(), Ordered(7))
+
+
+class Slotted:
+    __slots__ = ("first",)
+
+
+def test_empty_slot_is_guarded():
+    def program(x, owner):
+        return x + getattr(owner, "first", 5), hasattr(owner, "first")
+
+    compiled, owner = framejit.to_static(program), Slotted()
+    for change in ("del", "set", "del", "set"):
+        if change == "set":
+            owner.first = 3
+        elif hasattr(owner, "first"):
+            del owner.first
+        assert str(compiled(x3(), owner)) == str(program(x3(), owner))
+    assert framejit.stats()["captures"] == 2
