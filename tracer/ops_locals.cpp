@@ -35,7 +35,19 @@ SymValue Simulator::load_cell(PyObject* cell, PyObject* name) {
       world_.guard(graph::GuardKind::kUnbound, source);
     }
   }
-  PyErr_Format(PyExc_NameError, bytecode::traits(frame().code->version).unbound_free_message, name);
+  raise_unbound_cell(name);
+}
+
+// By name: the frame may have cells of its own and of its closure.
+void Simulator::raise_unbound_cell(PyObject* name) {
+  const bytecode::DecodedCode& code = *frame().code;
+  const bytecode::VersionTraits& traits = bytecode::traits(code.version);
+  for (size_t i = 0; i < code.slots.size(); ++i)
+    if (code.slots[i].is_cell && PyUnicode_Compare(code.slot_name(static_cast<int32_t>(i)).get(), name) == 0) {
+      PyErr_Format(PyExc_UnboundLocalError, traits.unbound_local_message, name);
+      raise();
+    }
+  PyErr_Format(PyExc_NameError, traits.unbound_free_message, name);
   raise();
 }
 

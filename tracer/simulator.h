@@ -145,6 +145,7 @@ class Simulator {
   // Where the search of a super object starts, and its self.
   std::pair<PyTypeObject*, SymValue> super_parts(PyObject* super);
   SymValue load_cell(PyObject* cell, PyObject* name);
+  [[noreturn]] void raise_unbound_cell(PyObject* name);
   void store_cell(PyObject* cell, SymValue value);
 
   bool is_tensor(PyObject* obj) const { return services_.host.is_tensor(obj); }

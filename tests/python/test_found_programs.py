@@ -346,3 +346,25 @@ def test_empty_slot_is_guarded():
             del owner.first
         assert str(compiled(x3(), owner)) == str(program(x3(), owner))
     assert framejit.stats()["captures"] == 2
+
+
+def test_message_of_an_unbound_cell():
+    def program(x):
+        def reads():
+            return v
+
+        messages = []
+        for read in (reads, lambda: w):
+            try:
+                read()
+            except NameError as error:
+                messages.append((type(error).__name__, str(error)))
+        try:
+            messages.append(v)
+        except UnboundLocalError as error:
+            messages.append(str(error))
+        if x.shape[0] > 100:
+            v, w = 1, 2
+        return x + 1, messages
+
+    check(program)
