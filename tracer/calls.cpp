@@ -497,7 +497,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
         (PyDict_Check(obj) || PyList_Check(obj) || PyTuple_Check(obj) || PyAnySet_Check(obj)) &&
         (owner == &PyDict_Type || owner == &PyODict_Type))
       return call_outside_dict_method(key, std::move(args));
-    if (is_outside_opaque(obj) && is_builtin_data_type(owner) && owner != &PyBaseObject_Type)
+    if (is_outside_opaque(obj) && is_builtin_data_type(owner) && (owner != &PyBaseObject_Type || !row))
       stop(StopReason::kUnsupportedValue, qualified_name(key));
     if (row) return call_row(*row, target, std::move(args));
     if (is_torch_builtin(key)) {

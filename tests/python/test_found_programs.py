@@ -368,3 +368,14 @@ def test_message_of_an_unbound_cell():
         return x + 1, messages
 
     check(program)
+
+
+def test_methods_of_object_look_into_it():
+    def program(x, owner):
+        return x + 1, owner.__reduce_ex__(4)[2], sorted(set(owner.__dir__()) - set(dir(object)))[-1]
+
+    compiled = framejit.to_static(program)
+    for name in ("x", "y", "x", "z"):
+        owner = Plain()
+        setattr(owner, name, name)
+        assert str(compiled(x3(), owner)) == str(program(x3(), owner))
