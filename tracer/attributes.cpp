@@ -133,7 +133,8 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   PyTypeObject* type = Py_TYPE(obj);
   SymValue owner = SymValue::borrow(obj);
   PyObject* descriptor = lookup_type(type, name);
-  if (descriptor && is_data_descriptor(descriptor)) return bind(descriptor, type, owner);
+  if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor)->tp_descr_get)
+    return bind(descriptor, type, owner);
   World::OverlayRead written = world_.overlay(obj, name);
   if (written.found && written.value) return SymValue::borrow(written.value);
   PyObject* dict = instance_dict(obj);
@@ -305,7 +306,7 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   }
   if (type->tp_getattro == PyObject_GenericGetAttr) {
     // Methods of plain builtin data need no guard: their types cannot change.
-    if (!is_heap_type(type) && !world_.find(obj) && !PyFunction_Check(obj))
+    if (!is_heap_type(type) && !world_.find(obj) && !PyFunction_Check(obj) && !_PyObject_GetDictPtr(obj))
       return from_real(check(PyObject_GetAttr(obj, name)));
     return generic_load_attr(owner, name, false);
   }
@@ -420,6 +421,8 @@ void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue
   }
   if (PyType_Check(obj)) stop(StopReason::kGlobalMutation, "an attribute of a class is set");
   if (PyModule_Check(obj)) {
+    if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))
+      stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a module", PyUnicode_AsUTF8(name)));
     realise(value);
     store_global(PyModule_GetDict(obj), name, value.obj);
     return;

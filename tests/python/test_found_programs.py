@@ -379,3 +379,42 @@ def test_methods_of_object_look_into_it():
         owner = Plain()
         setattr(owner, name, name)
         assert str(compiled(x3(), owner)) == str(program(x3(), owner))
+
+
+def test_attributes_of_function_wrappers_come_and_go():
+    def program(x, owner):
+        return x + hasattr(owner, "mark")
+
+    for owner in (staticmethod(steps_of), classmethod(steps_of), steps_of, types.ModuleType("made")):
+        compiled = framejit.to_static(program)
+        for present in (True, False, True):
+            try:
+                setattr(owner, "mark", 1) if present else delattr(owner, "mark")
+            except AttributeError:
+                break  # before 3.10 these have no dictionary
+            assert torch.equal(compiled(x3(), owner), x3() + present)
+
+
+class WriteOnly:
+    def __set__(self, owner, value):
+        owner.__dict__["slot"] = value
+
+
+class HasWriteOnly:
+    slot = WriteOnly()
+
+
+def test_data_descriptor_without_get():
+    owner = HasWriteOnly()
+    owner.slot = 5
+    check(lambda x, o: (x + 1, o.slot), x3(), owner)
+
+
+def test_dictionary_of_a_module_is_read_only():
+    def program(x, module):
+        try:
+            module.__dict__ = {}
+        except (AttributeError, TypeError) as error:
+            return x + 1, str(error)
+
+    check(program, x3(), types.ModuleType("made"))
