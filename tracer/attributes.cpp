@@ -64,6 +64,13 @@ PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
   return found;
 }
 
+void Simulator::guard_bases(PyTypeObject* type) {
+  if (!is_heap_type(type)) return;
+  SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
+  world_.guard(GuardKind::kIdIs,
+               world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned("__mro__"))), type->tp_mro);
+}
+
 SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const SymValue& owner) {
   PyObject* obj = owner.get();
   if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
@@ -190,6 +197,7 @@ static std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, 
 SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, bool with_getattr_hook) {
   PyObject* obj = owner.get();
   PyObject* hook = with_getattr_hook ? lookup_type(Py_TYPE(obj), interned("__getattr__")) : nullptr;
+  if (!with_getattr_hook) lookup_type(Py_TYPE(obj), interned("__getattribute__"));  // it may get one
   try {
     if (auto found = generic_find_attr(obj, name)) return *found;
   } catch (const PythonRaised&) {
@@ -204,6 +212,7 @@ SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, boo
       return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
     }
   }
+  if (!with_getattr_hook) lookup_type(Py_TYPE(obj), interned("__getattr__"));
   no_attribute(*this, obj, name);
 }
 

@@ -88,6 +88,7 @@ static bool is_instance(Simulator& sim, PyObject* obj, PyObject* type) {
     return is_instance_of_tensor_type(sim, obj, type);
   int result = PyObject_IsInstance(obj, type);
   sim.check_status(result);
+  sim.guard_bases(Py_TYPE(obj));
   return result == 1;
 }
 
@@ -100,6 +101,8 @@ SymValue call_issubclass(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "issubclass");
   int result = PyObject_IsSubclass(sim.realise(args.positional[0]), sim.realise(args.positional[1]));
   sim.check_status(result);
+  if (PyType_Check(args.positional[0].get()))
+    sim.guard_bases(reinterpret_cast<PyTypeObject*>(args.positional[0].get()));
   return boolean(result);
 }
 

@@ -151,8 +151,10 @@ bool Simulator::has_python_specials(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   auto [it, fresh] = specials_.try_emplace(type, false);
-  if (fresh)
-    it->second = !is_tensor(obj) && !is_plain_data(obj) && !is_identity_constant(obj) && type_has_python_specials(type);
+  if (!fresh || is_tensor(obj) || is_plain_data(obj) || is_identity_constant(obj)) return it->second;
+  it->second = type_has_python_specials(type);
+  if (!it->second)
+    for (const char* name : kSpecials) lookup_type(type, interned(name));  // it may get some
   return it->second;
 }
 
@@ -252,9 +254,8 @@ BreakPoint Simulator::native_origin(PyObject* made) const {
 std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name,
                                                 std::initializer_list<SymValue> args) {
   if (!(Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return std::nullopt;
-  PyObject* method = _PyType_Lookup(Py_TYPE(self), interned(name));
+  PyObject* method = lookup_type(Py_TYPE(self), interned(name));
   if (!method || !PyFunction_Check(method)) return std::nullopt;
-  lookup_type(Py_TYPE(self), interned(name));
   CallArgs call_args;
   call_args.positional.push_back(SymValue::borrow(self));
   call_args.positional.insert(call_args.positional.end(), args.begin(), args.end());

@@ -145,6 +145,8 @@ class Simulator {
   // Where the search of a super object starts, and its self.
   std::pair<PyTypeObject*, SymValue> super_parts(PyObject* super);
   SymValue load_cell(PyObject* cell, PyObject* name);
+  // What isinstance() and super() rely on.
+  void guard_bases(PyTypeObject* type);
   [[noreturn]] void raise_unbound_cell(PyObject* name);
   void store_cell(PyObject* cell, SymValue value);
 
