@@ -11,6 +11,7 @@ import functools
 import itertools
 import math
 import operator
+import os
 import random
 import re
 import warnings
@@ -25,6 +26,9 @@ from support.same_as_eager import Case
 from support.source import define_function
 
 from .classes import MADE_IN_EACH_CALL
+
+# Each call is then made twice, and what the eager run makes and drops is new to the compiled one.
+SHADOWED = os.environ.get("FRAMEJIT_SHADOW", "0") != "0"
 
 SETTLING_CALLS = 4
 MODULES = (collections, contextlib, copy, dataclasses, enum, framejit, functools, itertools, math, numpy, operator)
@@ -123,6 +127,6 @@ def check_program(program):
     unsettled += [other.settle("with other containers"), longer.settle("with longer tensors")]
     unsettled.append(why_not_served(first.run("back to the first arguments"), "back to the first arguments"))
     for failure in unsettled:
-        if failure and not MADE_IN_EACH_CALL.intersection(program.constructs):
+        if failure and not SHADOWED and not MADE_IN_EACH_CALL.intersection(program.constructs):
             raise failure
     return totals
