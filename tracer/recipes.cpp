@@ -205,7 +205,11 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
       PyObject* items = sim_.keep(Ref::steal(PySequence_List(obj)));
       return call(reinterpret_cast<PyObject*>(type), {describe_object(items)});
     }
-    if (PyTuple_Check(obj)) return build(obj, RecipeKind::kTypedTuple, parts, reinterpret_cast<PyObject*>(type));
+    if (PyTuple_Check(obj)) {
+      PyObject** attributes = _PyObject_GetDictPtr(obj);
+      if (attributes && *attributes && PyDict_GET_SIZE(*attributes) != 0) cannot_rebuild(obj);
+      return build(obj, RecipeKind::kTypedTuple, parts, reinterpret_cast<PyObject*>(type));
+    }
   }
   if (PyDict_Check(obj)) {
     PyObject *key, *value;

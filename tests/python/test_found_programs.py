@@ -418,3 +418,18 @@ def test_dictionary_of_a_module_is_read_only():
             return x + 1, str(error)
 
     check(program, x3(), types.ModuleType("made"))
+
+
+class Marked(tuple):
+    pass
+
+
+def test_attributes_of_a_tuple_that_escapes():
+    def program(x):
+        made = Marked((1, 2))
+        made.mark = 3
+        return x + 1, made, made.mark
+
+    compiled = framejit.to_static(program)
+    for _ in range(2):
+        assert compiled(x3())[1].mark == 3
