@@ -10,8 +10,8 @@
 
 namespace framejit::bytecode {
 
-// Immutable and shared: users cache it per code object. It keeps `code` alive, so a cache that must not do so
-// drops the entry from the code object's own extra data.
+// Immutable and shared: users cache it per code object. It keeps `code` alive, so a cache of it has to look now and
+// then for code that nothing else holds.
 class DecodedCode : public Decoded {
  public:
   Ref code;              // the code object

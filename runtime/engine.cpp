@@ -21,19 +21,42 @@ void Engine::start(TensorRuntime* tensors) {
 CodeInfoPtr Engine::code_info(PyObject* code) {
   auto found = infos_.find(code);
   if (found != infos_.end()) return found->second;
-  if (infos_.size() >= sweep_at_) sweep();
+  if (infos_.size() >= forget_at_) forget_dropped_code();
   auto info = std::make_shared<const CodeInfo>(bytecode::decode(code));
   infos_.emplace(code, info);
   return info;
 }
 
-// Forgets code objects that nothing but this cache holds: functions that a program makes and drops.
-void Engine::sweep() {
-  for (auto it = infos_.begin(); it != infos_.end();)
-    it = it->second.use_count() == 1 && it->second->decoded.use_count() == 1 && Py_REFCNT(it->first) == 1
-             ? infos_.erase(it)
-             : std::next(it);
-  sweep_at_ = std::max<size_t>(1024, 2 * infos_.size());
+namespace {
+
+// What was captured of code names it where it goes on after a break.
+bool held_by_its_captures_alone(PyObject* code, const CodeCache& cache) {
+  Py_ssize_t holders = 1;  // the decoded code
+  for (const auto& [at, segment] : cache.segments())
+    for (const auto& entry : segment->entries()) holders += entry->objects().holds(code);
+  return Py_REFCNT(code) == holders;
+}
+
+}  // namespace
+
+void Engine::forget_dropped_code() {
+  // Freeing code may run Python, which may come back here: the tables are whole before anything goes.
+  std::vector<std::shared_ptr<CodeCache>> caches;
+  for (auto it = caches_.begin(); it != caches_.end();) {
+    const bool dropped = held_by_its_captures_alone(it->first, *it->second);
+    if (dropped) caches.push_back(it->second);
+    it = dropped ? caches_.erase(it) : std::next(it);
+  }
+  for (auto& cache : caches) cache->dispose();
+  caches.clear();
+  std::vector<CodeInfoPtr> infos;
+  for (auto it = infos_.begin(); it != infos_.end();) {
+    const bool dropped =
+        it->second.use_count() == 1 && it->second->decoded.use_count() == 1 && Py_REFCNT(it->first) == 1;
+    if (dropped) infos.push_back(it->second);
+    it = dropped ? infos_.erase(it) : std::next(it);
+  }
+  forget_at_ = std::max<size_t>(1024, 2 * infos_.size());
 }
 
 std::shared_ptr<CodeCache> Engine::shared_cache(PyObject* code) {

@@ -64,20 +64,21 @@ class Engine {
   void add_owned_cache(const std::shared_ptr<CodeCache>& cache);
   // Drops every capture, and the totals.
   void reset();
+  // Lets go of code objects that nothing but this cache holds, and of what was captured of them: functions that a
+  // program makes and drops. Called after full collections, and when there are many.
+  void forget_dropped_code();
 
   // framejit.not_to_static
   static bool mark_eager(PyObject* code);
   static bool runs_eagerly(PyObject* function);
 
  private:
-  void sweep();
-
   TensorRuntime* tensors_ = nullptr;
   TensorGuards tensor_guards_;
   std::unordered_map<PyObject*, CodeInfoPtr> infos_;  // the decoded code holds the key
   std::unordered_map<PyObject*, std::shared_ptr<CodeCache>> caches_;
   std::vector<std::weak_ptr<CodeCache>> owned_caches_;
-  size_t sweep_at_ = 1024;
+  size_t forget_at_ = 1024;
 };
 
 Engine& engine();

@@ -1,6 +1,7 @@
 #include "runtime/everything.h"
 
 #include "eval_frame/hook.h"
+#include "runtime/dropped_code.h"
 #include "runtime/engine.h"
 #include "runtime/frame_handler.h"
 
@@ -34,13 +35,15 @@ class NoTensors final : public TensorRuntime {
 
 }  // namespace
 
-void capture_everything() {
+bool capture_everything() {
   static NoTensors no_tensors;
-  if (engine().everything) return;
+  if (engine().everything) return true;
+  if (!listen_to_collections()) return false;
   if (!engine().tensors()) engine().start(&no_tensors);
   engine().everything = true;
   install_frame_handler();
   framejit_hook_enter_everywhere(PyThreadState_Get());
+  return true;
 }
 
 }  // namespace framejit::runtime

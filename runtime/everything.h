@@ -4,7 +4,8 @@
 
 namespace framejit::runtime {
 
-// For good, in all threads. In a process without a tensor library tensors are objects like others.
-void capture_everything();
+// For good, in all threads. In a process without a tensor library tensors are objects like others. False with a Python
+// error.
+bool capture_everything();
 
 }  // namespace framejit::runtime

@@ -9,7 +9,7 @@ namespace framejit {
 namespace {
 
 PyObject* capture_everything(PyObject*, PyObject*) {
-  runtime::capture_everything();
+  if (!runtime::capture_everything()) return nullptr;
   Py_RETURN_NONE;
 }
 

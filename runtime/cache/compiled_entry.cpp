@@ -69,9 +69,9 @@ Ref make_callback(const std::shared_ptr<CompiledEntry>& entry, PyCFunction fire,
   return Ref::steal(PyCFunction_New(&method, capsule.get()));
 }
 
-// What a program makes and drops: instances and functions. Types and modules live as long as it does.
+// What a program makes and drops: instances, functions and their code. Types and modules live as long as it does.
 bool worth_watching(PyObject* obj) {
-  if (PyFunction_Check(obj)) return true;
+  if (PyFunction_Check(obj) || PyCode_Check(obj)) return true;
   PyTypeObject* type = Py_TYPE(obj);
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_weaklistoffset != 0 && !PyType_Check(obj);
 }

@@ -2,6 +2,7 @@
 // not: its death ends the segment's life instead (CompiledEntry), so a cache never keeps a model or a tensor alive.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "base/py_ref.h"
@@ -19,6 +20,9 @@ class ConstTable {
   // From here on the object is only an address.
   void let_go(graph::ConstId id) { held_[id.index()] = nullptr; }
   const std::vector<Ref>& held() const { return held_; }
+  bool holds(const PyObject* obj) const {
+    return std::any_of(held_.begin(), held_.end(), [&](const Ref& held) { return held.get() == obj; });
+  }
 
  private:
   std::vector<Ref> held_;

@@ -1,6 +1,7 @@
 """Nothing is kept alive: deleted models, arguments, results and functions are freed, and entries go with them."""
 
 import gc
+import re
 import weakref
 
 import pytest
@@ -231,14 +232,51 @@ def test_intermediate_tensors_are_not_kept_between_calls():
     assert tensors() <= before
 
 
-def test_code_object_of_a_temporary_function_is_freed():
-    namespace = {}
-    exec("def f(x):\n    return x + 1\n", namespace)
-    compiled = framejit.to_static(namespace["f"])
-    compiled(x3())
-    reference = weakref.ref(namespace["f"].__code__)
-    del namespace, compiled
+def temporary_function(source):
+    namespace = {"graph_break": framejit.graph_break, "x": x3()}
+    exec(compile(source, "temporary.py", "exec"), namespace)
+    return namespace.pop("f")
+
+
+def collect_code():
+    gc.collect()  # what is found dropped after it holds more
     gc.collect()
+
+
+def test_code_object_of_a_temporary_function_is_freed():
+    fn = temporary_function("def f(x):\n    return x + 1\n")
+    compiled = framejit.to_static(fn)
+    compiled(x3())
+    reference = weakref.ref(fn.__code__)
+    del fn, compiled
+    gc.collect()
+    assert reference() is None
+
+
+def test_code_object_of_a_temporary_callee_is_freed():
+    def calls(x, fn):
+        return fn(x).exp()
+
+    fn = temporary_function("def f(x):\n    return (x + 1).sin()\n")
+    compiled = framejit.to_static(calls)
+    for _ in range(3):
+        compiled(x3(), fn)
+    reference = weakref.ref(fn.__code__)
+    del fn
+    collect_code()
+    assert reference() is None
+
+
+def test_code_object_of_a_temporary_frame_is_freed():
+    fn = temporary_function("def f(match):\n    y = x + 1\n    graph_break()\n    return str(len(y.sin()))\n")
+    compiled = framejit.to_static(lambda fn: re.sub("a", fn, "a"))
+    with counts.counting() as counted:
+        for _ in range(3):
+            assert compiled(fn) == "3"
+    assert counted.graphs == 2
+    reference = weakref.ref(fn.__code__)
+    del fn
+    collect_code()
     assert reference() is None
 
 
