@@ -1,5 +1,7 @@
 // Operators on simulated values: real ones where the operands' code is C, the special methods inlined where it is
 // Python.
+#include <algorithm>
+
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -90,8 +92,23 @@ SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
   return from_real(check(function(operand.get())));
 }
 
+namespace {
+
+// No value of one of these types equals one of another, whatever they contain.
+bool are_unequal_by_type(PyObject* left, PyObject* right) {
+  PyTypeObject* const apart[] = {&PyList_Type, &PyTuple_Type,   &PyDict_Type,
+                                 &PyLong_Type, &PyUnicode_Type, Py_TYPE(Py_None)};
+  auto is_one = [&](PyObject* obj) {
+    return std::find(std::begin(apart), std::end(apart), Py_TYPE(obj)) != std::end(apart);
+  };
+  return Py_TYPE(left) != Py_TYPE(right) && is_one(left) && is_one(right);
+}
+
+}  // namespace
+
 SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
-  int op = static_cast<int>(kind);
+  const int op = static_cast<int>(kind);
+  const bool equality = kind == CompareKind::kEqual || kind == CompareKind::kNotEqual;
   realise(left);
   realise(right);
   if (has_python_specials(left.get()) || has_python_specials(right.get())) {
@@ -107,13 +124,15 @@ SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
       auto equal = call_special(left.get(), "__eq__", {right});
       if (implemented(equal)) return SymValue::borrow(truth(*equal) ? Py_False : Py_True);
     }
-    if (kind == CompareKind::kEqual || kind == CompareKind::kNotEqual) {
+    if (equality) {
       bool same = is_same(left, right);
       return SymValue::borrow(same == (kind == CompareKind::kEqual) ? Py_True : Py_False);
     }
     stop(StopReason::kUnsupportedValue,
          fmt::format("comparison of '{}' and '{}'", Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
   }
+  if (equality && are_unequal_by_type(left.get(), right.get()))
+    return SymValue::borrow(kind == CompareKind::kEqual ? Py_False : Py_True);
   CallArgs args{{left, right}, {}};
   require_plain(args, nullptr);
   mark_location();

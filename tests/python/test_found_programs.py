@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import framejit
+from support import counts
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -433,3 +434,20 @@ def test_attributes_of_a_tuple_that_escapes():
     compiled = framejit.to_static(program)
     for _ in range(2):
         assert compiled(x3())[1].mark == 3
+
+
+def test_comparison_with_another_type_reads_no_contents():
+    def program(x):
+        def made():
+            return 1
+
+        table = {"tensor": x}
+        framejit.graph_break()
+        table["made"] = made
+        return x + (table == 0) + (table != "text") + ([made] == (made,)) + (None == {1: made})  # noqa: E711
+
+    compiled = framejit.to_static(program)
+    for _ in range(3):
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3()), x3() + 1)
+    assert not counted.captures

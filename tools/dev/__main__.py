@@ -35,13 +35,14 @@ def command_build(args):
 def command_test(args):
     system.ensure(system.BUILD, "system packages")
     if args.all:
-        return test_all()
-    counts = testing.test_cell(cells.choose(args.python, args.torch), arguments=args.pytest)
+        return test_all(testing.test_cpython if args.cpython else test_one_of_many)
+    cell = cells.choose(args.python, args.torch)
+    counts = testing.test_cpython(cell) if args.cpython else testing.test_cell(cell, arguments=args.pytest)
     steps.show(str(counts))
     return int(counts.failed > 0)
 
 
-def test_all():
+def test_all(test_cell):
     """Every cell of the matrix and the debug interpreters, as many at a time as there are cores."""
     system.ensure(system.DEBUG_PYTHON, "debug interpreter")
     system.wish(system.BROWSER, "browser")
@@ -55,8 +56,8 @@ def test_all():
     present = cells.debug_cells() + present  # the slowest first
     results = {cell.name: testing.Counts(failed=1) for cell in missing if steps.in_ci()}
     with ThreadPoolExecutor(steps.cores()) as pool:
-        for name, counts in pool.map(test_one_of_many, present):
-            results[name] = counts
+        for cell, counts in zip(present, pool.map(lambda cell: counts_of(test_cell, cell), present)):
+            results[cell.name] = counts
     width = max(map(len, results), default=0)
     for name, counts in results.items():
         steps.show("%-*s  %s" % (width, name, counts))
@@ -66,14 +67,18 @@ def test_all():
 
 
 def test_one_of_many(cell):
+    counts = testing.test_cell(cell, threads=1)
+    if cell.name == testing.SHADOWED_CELL:
+        counts += testing.run_shadowed(cell)
+    return counts
+
+
+def counts_of(test_cell, cell):
     try:
-        counts = testing.test_cell(cell, threads=1)
-        if cell.name == testing.SHADOWED_CELL:
-            counts += testing.run_shadowed(cell)
-        return cell.name, counts
+        return test_cell(cell)
     except steps.Failure as failure:
         steps.show("==== %s: %s" % (cell.name, failure))
-        return cell.name, testing.Counts(failed=1)
+        return testing.Counts(failed=1)
 
 
 def command_demo(args):
@@ -122,6 +127,9 @@ def parse_arguments():
     add("build", command_build, "setup, then compile")
     test = add("test", command_test, "build, then run GoogleTest and pytest")
     test.add_argument("--all", action="store_true", help="the whole matrix and the debug interpreter")
+    test.add_argument(
+        "--cpython", action="store_true", help="CPython's own tests, captured, in the place of framejit's"
+    )
     test.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     demo = add("demo", command_demo, "build, then show what framejit does on real models")
     demo.add_argument("arguments", nargs="*", help="arguments for benchmarks/demo.py, after --")

@@ -110,6 +110,17 @@ def run_shadowed(cell):
     return counts
 
 
+def test_cpython(cell):
+    """Set up and build one cell, and run CPython's own tests captured."""
+    venvs.ensure(cell)
+    builds.build(cell)
+    steps.say("%s: CPython's tests, captured" % cell.name)
+    env = {"FRAMEJIT_STRICT": "1", "FRAMEJIT_CPYTHON_TESTS": "all"}
+    counts = run_pytest(cell, env, [steps.path("tests", "python", "test_bytecode_cpython_tests.py")], "cpython")
+    steps.say("%s: CPython's tests, %s" % (cell.name, counts))
+    return counts
+
+
 def run_skip_list(cell, env):
     """A listed test that passes is a failure: the list must shrink."""
     command = [cell.venv_python, steps.path("tests", "python", "support", "skip_list.py")]

@@ -1,17 +1,22 @@
 """Runs one of CPython's own tests with framejit in the place of a part of the interpreter:
 
     python cpython_tests.py reassembled test_grammar
-    python cpython_tests.py captured test_grammar
+    python cpython_tests.py captured test_grammar [report.json]
 
 reassembled: each code object that the import system compiles or loads, nested ones included, is decoded and assembled
 again before it runs; so are the test module itself and what `compile`, `exec` and `eval` of a string are called with
 inside it.
 captured: every frame of the process goes through the simulator and regenerated code.
+eager: nothing is replaced, to compare with.
+
+The report says how many tests ran and the ids of those that failed.
 """
 
 import builtins
 import doctest
 import importlib.machinery
+import json
+import signal
 import sys
 import types
 
@@ -75,20 +80,36 @@ def replaced():
     return COUNT[0] or _core.capture_stats()["hits"]
 
 
+def test_id(case):
+    """Without the package's name; of a subtest, its test's."""
+    return getattr(case, "test_case", case).id().replace("test.", "", 1)
+
+
+def write_report(path, result):
+    failed = {test_id(case) for case, _ in result.failures + result.errors}
+    failed.update(test_id(case) for case in result.unexpectedSuccesses)
+    with open(path, "w") as file:
+        json.dump({"tests": result.testsRun, "failed": sorted(failed), "replaced": replaced()}, file)
+
+
 def main():
     mode, name = sys.argv[1:3]
+    report = sys.argv[3] if len(sys.argv) > 3 else None
     sys.argv[1:] = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process that was started in the background ignores it
     # Fresh copies of what the start-up has loaded already would be other modules; the tests' own modules are new.
     import unittest
 
-    {"reassembled": install, "captured": _core.capture_everything}[mode]()
+    {"reassembled": install, "captured": _core.capture_everything, "eager": lambda: None}[mode]()
     module = __import__("test." + name, fromlist=["x"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     if hasattr(module, "__test__") and not hasattr(module, "load_tests"):  # before 3.10 doctests ran from test_main
         suite.addTests(doctest.DocTestSuite(module))
     result = unittest.TextTestRunner(verbosity=1).run(suite)
     print("%s: %d" % (mode, replaced()))
-    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and replaced() > 0 else 1)
+    if report:
+        write_report(report, result)
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and (replaced() > 0 or mode == "eager") else 1)
 
 
 if __name__ == "__main__":
