@@ -23,12 +23,6 @@ inline uint64_t type_version(PyTypeObject* type) {
   return (type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 }
 
-// Whether `==` on instances runs a method written in Python.
-bool compares_in_python(PyTypeObject* type);
-
-// The nearest tp_new along the bases that is not written in Python.
-newfunc native_new(PyTypeObject* type);
-
 // A new empty instance without running Python code. Null with a Python error.
 Ref new_instance(PyTypeObject* type, PyObject* args = nullptr);
 

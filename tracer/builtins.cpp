@@ -265,6 +265,42 @@ SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_real(callable, args);
 }
 
+// Where an object stands in memory is known of those alone that nothing else stands for while capturing, and worth a
+// guard of those that may be the same in the next call.
+void rely_on_address(Simulator& sim, PyObject* obj) {
+  const bool constant =
+      obj == Py_None || PyBool_Check(obj) || (is_identity_constant(obj) && !sim.made_functions().count(obj));
+  const Outside* outside = sim.is_outside_opaque(obj) ? sim.world().find(obj) : nullptr;
+  if (outside && !sim.world().comes_with_the_frame(outside->source))
+    sim.world().guard(graph::GuardKind::kIdIs, outside->source, obj);
+  else if (outside || !constant)
+    sim.stop(StopReason::kUnknownCall, fmt::format("the address of a '{}'", Py_TYPE(obj)->tp_name));
+}
+
+SymValue call_id(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.positional.size() == 1) rely_on_address(sim, sim.realise(args.positional[0]));
+  return sim.call_real(callable, args);
+}
+
+bool hashes_by_content(PyObject* obj) {
+  if (!PyTuple_CheckExact(obj)) return is_plain_data(obj);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); ++i)
+    if (!hashes_by_content(PyTuple_GET_ITEM(obj, i))) return false;
+  return true;
+}
+
+SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.positional.size() == 1) {
+    PyObject* obj = sim.realise(args.positional[0]);
+    if (auto result = sim.call_special(obj, "__hash__", {})) {
+      CallArgs number{{*result}, {}};
+      return sim.call_real(callable, number);
+    }
+    if (!hashes_by_content(obj) && Py_TYPE(obj)->tp_hash != PyObject_HashNotImplemented) rely_on_address(sim, obj);
+  }
+  return sim.call_real(callable, args);
+}
+
 SymValue call_vars(Simulator& sim, PyObject*, CallArgs args) {
   if (args.count() != 1) sim.stop(StopReason::kUnknownCall, "vars of the frame");
   return sim.load_attr(args.positional[0], "__dict__");

@@ -6,6 +6,7 @@
 #include "tracer/library.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
+#include "tracer/type_slots.h"
 
 namespace framejit {
 
@@ -185,7 +186,7 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' with special methods in Python is handed to C code", Py_TYPE(obj)->tp_name));
   require_no_hidden_data(sim, obj);
-  if (sim.is_outside_opaque(obj) && !(Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyMethod_Check(obj))
+  if (sim.is_outside_opaque(obj) && native_new(Py_TYPE(obj)) != PyBaseObject_Type.tp_new && !PyMethod_Check(obj))
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
   if (depth > 6) return;
@@ -255,6 +256,8 @@ std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name
                                                 std::initializer_list<SymValue> args) {
   if (!(Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return std::nullopt;
   PyObject* method = lookup_type(Py_TYPE(self), interned(name));
+  if (method == Py_None)  // so that it is an error, even where a base has one
+    stop(StopReason::kUnsupportedValue, fmt::format("{} of '{}' is None", name, Py_TYPE(self)->tp_name));
   if (!method || !PyFunction_Check(method)) return std::nullopt;
   CallArgs call_args;
   call_args.positional.push_back(SymValue::borrow(self));

@@ -120,7 +120,7 @@ void handle_IntrinsicUnary(Simulator& sim, SimFrame& frame, const Instruction& i
       return;
     }
     case bytecode::UnaryIntrinsic::kListToTuple:
-      frame.push(SymValue(sim.check(PyList_AsTuple(frame.pop().get()))));
+      handle_ListToTuple(sim, frame, instr);
       return;
     case bytecode::UnaryIntrinsic::kUnaryPositive:
       frame.push(sim.unary(bytecode::UnaryKind::kPositive, frame.pop()));

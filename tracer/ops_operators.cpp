@@ -283,7 +283,7 @@ void handle_DictMerge(Simulator& sim, SimFrame& frame, const Instruction& instr)
 
 void handle_ListToTuple(Simulator& sim, SimFrame& frame, const Instruction&) {
   SymValue list = frame.pop();
-  frame.push(SymValue(sim.check(PyList_AsTuple(list.get()))));
+  frame.push(SymValue(sim.check(PyList_AsTuple(sim.realise(list)))));
 }
 
 static Ref concatenate(Simulator& sim, SimFrame& frame, int32_t count) {

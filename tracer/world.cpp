@@ -188,6 +188,10 @@ SymValue World::wrap_list(PyObject* real, SourceId source) {
 // Of functions that the program may make anew for each call the code is guarded, not the identity.
 bool World::may_be_made_anew(PyObject* function, SourceId source) const {
   if (is_trusted_namespace(PyFunction_GET_GLOBALS(function)) || find_callable(function)) return false;
+  return comes_with_the_frame(source);
+}
+
+bool World::comes_with_the_frame(SourceId source) const {
   while (capture_.sources.at(source).base.valid()) source = capture_.sources.at(source).base;
   SourceKind root = capture_.sources.at(source).kind;
   return root == SourceKind::kLocal || root == SourceKind::kStack;
@@ -233,6 +237,10 @@ SymValue World::wrap_tuple(PyObject* real, SourceId source) {
   for (Py_ssize_t i = 0; i < size; ++i) {
     SourceId item = sources().item(SourceKind::kTupleItem, source, i);
     PyTuple_SET_ITEM(copy.get(), i, wrap_item(PyTuple_GET_ITEM(real, i), item).release());
+  }
+  if (PyObject* known = representation(real)) {  // it was met again within itself
+    guard_same(outside_[known].source, source, true);
+    return SymValue::borrow(known);
   }
   return SymValue::borrow(add(OutsideKind::kTuple, std::move(copy), real, source, {}));
 }

@@ -79,6 +79,9 @@ class World {
   void write(PyObject* object, PyObject* name, Ref value);
   const std::vector<AttributeWrite>& writes() const { return writes_; }
 
+  // Whether an argument, a local or the stack leads to it: each call may bring another.
+  bool comes_with_the_frame(graph::SourceId source) const;
+
   // Whether this is the shadow of a list of which nothing was read: it holds only what the trace has appended.
   bool is_unread(PyObject* obj) const { return !unread_.empty() && unread_.count(obj); }
 

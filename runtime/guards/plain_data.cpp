@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "runtime/python_util.h"
+#include "tracer/type_slots.h"
 
 namespace framejit::runtime {
 namespace {

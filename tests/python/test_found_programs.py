@@ -1,6 +1,9 @@
 """Programs that once differed from eager: found by generated programs and by CPython's own tests, run captured."""
 
+import array
+import collections
 import copy
+import operator
 import re
 import types
 
@@ -451,3 +454,119 @@ def test_comparison_with_another_type_reads_no_contents():
         with counts.counting() as counted:
             assert torch.equal(compiled(x3()), x3() + 1)
     assert not counted.captures
+
+
+def gathered(*args, **kwargs):
+    return args, kwargs
+
+
+def broken_off(*values):
+    framejit.graph_break()
+    return values
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: gathered(1, *broken_off(x, 2)),
+        lambda x: gathered(1, x, *broken_off(3, 4), 5),
+        lambda x: gathered(*[1, x], *broken_off(3)),
+        lambda x: gathered(1, *(), **dict(zip("ab", broken_off(x, 2)))),
+        lambda x: gathered(*broken_off(1), *broken_off(x), **{"a": broken_off(2)}),
+        lambda x: [1, x, *broken_off(3), *broken_off(4)],
+        lambda x: (1, x, *broken_off(3), 4),
+        lambda x: {"a": 1, **{"b": broken_off(x)}},
+        lambda x: [1, *map(str, broken_off(2, 3)), x],
+    ],
+)
+def test_break_while_arguments_are_gathered(call):
+    check(lambda x: (x + 1, call(x)), x3())
+
+
+def test_address_of_an_object():
+    def of_argument(x, obj):
+        return x + 1, id(obj), {id(obj): 1}, hash((1, 2.5, "text"))
+
+    compiled = framejit.to_static(of_argument)
+    for make in (list, dict, object, x3, lambda: lambda: 1, lambda: 12345 + len([]), lambda: 1.5 * len([0])):
+        for _ in range(2):
+            obj = make()
+            assert compiled(x3(), obj)[1:] == (id(obj), {id(obj): 1}, hash((1, 2.5, "text")))
+
+    def of_what_it_makes(x):
+        made, total = [x], x + 1
+        return made, id(made), total, id(total), {id(made): 3}
+
+    compiled = framejit.to_static(of_what_it_makes)
+    for _ in range(2):
+        made, made_id, total, total_id, by_id = compiled(x3())
+        assert (made_id, total_id) == (id(made), id(total)) and by_id == {id(made): 3}
+
+
+def test_hash_by_address():
+    class Plain:
+        pass
+
+    class Numbered:
+        def __hash__(self):
+            return 2**70 + 5
+
+    compiled = framejit.to_static(lambda x, obj: (x + 1, hash(obj)))
+    for obj in (Plain(), Plain(), Numbered(), (1, "a"), (Plain(), 2), len, Plain):
+        assert compiled(x3(), obj)[1] == hash(obj)
+    with pytest.raises(TypeError, match="unhashable type: 'list'"):
+        compiled(x3(), [])
+
+
+@pytest.mark.parametrize("make", [lambda: array.array("i", [1]), lambda: collections.deque([1]), lambda: bytearray(b"a")])
+def test_in_place_operators_of_types_written_in_c(make):
+    def program(x, data):
+        held = data
+        data += data[:1] if not isinstance(data, collections.deque) else [1]
+        data *= 2
+        return x + len(data), held is data
+
+    check(program, x3(), make())
+
+
+def test_tuple_that_holds_itself():
+    def program(x):
+        table = {}
+        itself = (table,)
+        table["itself"] = itself
+        items = ([],)
+        items[0].append(items)
+        framejit.graph_break()
+        copied = copy.deepcopy(items)
+        return x + 1, table["itself"] is itself, items[0][0] is items, copied[0][0] is copied
+
+    check(program, x3())
+
+
+def test_operator_that_is_none():
+    class Base:
+        def __iadd__(self, other):
+            return 5
+
+        def __eq__(self, other):
+            return True
+
+    class Blocked(Base):
+        __iadd__ = None
+        __eq__ = None
+
+    def program(x, obj):
+        seen = []
+        for operation in (lambda: operator.iadd(obj, 1), lambda: obj == 1):
+            try:
+                seen.append(operation())
+            except TypeError as error:
+                seen.append(str(error))
+        try:
+            obj += 1
+        except TypeError as error:
+            seen.append(str(error))
+        return x + 1, seen
+
+    check(program, x3(), Blocked())
+    check(program, x3(), Base())
