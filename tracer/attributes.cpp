@@ -1,5 +1,8 @@
 // Attribute reads and writes, by the interpreter's own rules (PyObject_GenericGetAttr, type_getattro,
 // slot_tp_getattr_hook), with a guard for all that was looked at.
+#include <Python.h>
+#include <structmember.h>
+
 #include "tracer/library.h"
 #include "tracer/simulator.h"
 
@@ -382,6 +385,14 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
   raise();
 }
 
+// A field of the instance that `__slots__` made, and no member that C code reads, or keeps from being written.
+static bool is_slot(PyObject* descriptor) {
+  if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return false;
+  const PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(descriptor)->d_type;
+  const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
+  return (owner->tp_flags & Py_TPFLAGS_HEAPTYPE) && member->type == T_OBJECT_EX && !(member->flags & READONLY);
+}
+
 void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* obj = owner.get();
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
@@ -391,7 +402,7 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     call(SymValue(setter), {owner, std::move(value)});
     return;
   }
-  if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor) != &PyMemberDescr_Type) {
+  if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor)) {
     PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
     if (!set || !PyFunction_Check(set))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}'", PyUnicode_AsUTF8(name)));

@@ -214,6 +214,7 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a tensor is formatted");
   SymValue spec = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyUnicode_FromString("")));
+  if (!PyUnicode_Check(spec.get())) return sim.call_real(callable, args);  // says that it must be text
   if (auto result = sim.call_special(obj, "__format__", {spec}))
     return of_type(sim, *result, &PyUnicode_Type, "__format__");
   if (has_plain_text(sim, obj)) return sim.call_real(callable, args);

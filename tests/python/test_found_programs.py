@@ -570,3 +570,39 @@ def test_operator_that_is_none():
 
     check(program, x3(), Blocked())
     check(program, x3(), Base())
+
+
+def test_attributes_that_c_code_reads():
+    class Owner:
+        @property
+        def value(self):
+            "what it is"
+            return 1
+
+    def program(x, obj, function):
+        seen = [type(obj).value.__doc__]
+        type(obj).value.__doc__ = "changed"
+        seen.append(type(obj).value.__doc__)
+        for name in ("__globals__", "__closure__"):
+            try:
+                setattr(function, name, {})
+            except AttributeError as error:
+                seen.append(str(error))
+        type(obj).value.__doc__ = "what it is"
+        return x + 1, seen
+
+    check(program, x3(), Owner(), lambda: 1)
+
+
+def test_format_with_no_text():
+    class Written:
+        def __format__(self, spec):
+            return "anything"
+
+    def program(x, obj):
+        try:
+            return x + 1, format(obj, None)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    check(program, x3(), Written())
