@@ -118,8 +118,11 @@ SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const Sym
       raise();
     }
     if (!source.valid()) return from_real(std::move(value));
-    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0)
-      return world_.wrap(value.get(), world_.sources().read(SourceKind::kInstanceDict, source));
+    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+      SymValue dict = world_.wrap(value.get(), world_.sources().read(SourceKind::kInstanceDict, source));
+      world_.move_writes(obj, dict.get());
+      return dict;
+    }
     return world_.wrap(keep(value), world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(name)));
   }
   // Methods of C types: bound objects; what a call of one may do is decided at the call.
@@ -149,8 +152,8 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   if (written.found && written.value) return SymValue::borrow(written.value);
   PyObject* dict = instance_dict(obj);
   SourceId source = world_.source_of(obj);
+  PyObject* shadow = dict ? world_.representation(dict) : nullptr;
   if (!written.found && dict) {
-    PyObject* shadow = world_.representation(dict);
     PyObject* value = PyDict_GetItemWithError(shadow ? shadow : dict, name);
     if (value && (shadow || !source.valid())) return SymValue::borrow(value);
     if (value) {
@@ -160,7 +163,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
     if (PyErr_Occurred()) raise();
   }
   bool may_have_dict = _PyObject_GetDictPtr(obj) != nullptr;
-  if (!written.found && source.valid() && may_have_dict)
+  if (!written.found && source.valid() && may_have_dict && !shadow)
     world_.guard(GuardKind::kHasNoKey, world_.sources().read(SourceKind::kInstanceDict, source), name);
   if (!descriptor) return std::nullopt;
   if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, type, owner);
@@ -416,8 +419,8 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     return;
   }
   if (!descriptor && !_PyObject_GetDictPtr(obj)) no_attribute(*this, obj, name);
-  PyObject* dict = instance_dict(obj);
-  if (PyObject* shadow = dict && !descriptor ? world_.representation(dict) : nullptr)
+  PyObject* dict = descriptor && is_data_descriptor(descriptor) ? nullptr : instance_dict(obj);
+  if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
     check_status(PyDict_SetItem(shadow, name, value.get()));
   else
     world_.write(obj, name, value.obj);
@@ -475,7 +478,11 @@ void Simulator::delete_attr(const SymValue& owner_value, PyObject* name) {
   }
   if (!generic_find_attr(obj, name)) no_attribute(*this, obj, name);
   if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion through a descriptor");
-  world_.write(obj, name, {});
+  PyObject* dict = instance_dict(obj);
+  if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
+    check_status(PyDict_DelItem(shadow, name));
+  else
+    world_.write(obj, name, {});
 }
 
 }  // namespace framejit

@@ -455,6 +455,17 @@ SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
 }
 
 // C code copies by reading the object's state, which for an object of the program nothing would guard.
+// What copy._deepcopy_atomic is for, before the address of it is taken as a key.
+SymValue call_deepcopy(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.positional.size() == 1 || args.positional.size() == 2) {
+    PyObject* obj = sim.realise(args.positional[0]);
+    if (obj == Py_None || PyLong_CheckExact(obj) || PyBool_Check(obj) || PyFloat_CheckExact(obj) ||
+        PyComplex_CheckExact(obj) || PyUnicode_CheckExact(obj) || PyBytes_CheckExact(obj))
+      return args.positional[0];
+  }
+  return sim.follow_function(callable, std::move(args), false);
+}
+
 SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
   static const char* const kHooks[] = {"__copy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__"};
   expect(sim, args, 1, 1, "copy.copy");

@@ -162,6 +162,10 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
 
 SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain) {
   if (const CallableRow* row = find_callable(function)) return call_row(*row, function, std::move(args));
+  return follow_function(function, std::move(args), plain);
+}
+
+SymValue Simulator::follow_function(PyObject* function, CallArgs args, bool plain) {
   if (services_.runs_eagerly(function)) stop(StopReason::kNotToStatic, qualified_name(function));
   if (is_direct_function(*this, function, args)) return call_real(function, args);
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));

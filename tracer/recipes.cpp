@@ -416,6 +416,7 @@ void RecipeBuilder::add_container_effects() {
 void RecipeBuilder::add_write_effects() {
   for (size_t i = 0; i < world_.writes().size(); ++i) {
     const AttributeWrite& write = world_.writes()[i];
+    if (!write.object) continue;
     PyObject* obj = write.object.get();
     const Outside* outside = world_.find(obj);
     Effect effect{};

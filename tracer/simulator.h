@@ -77,6 +77,8 @@ class Simulator {
   SymValue call(SymValue callable, CallArgs args, bool plain = false);
   SymValue call(SymValue callable, std::initializer_list<SymValue> args);
   SymValue call_function(PyObject* function, CallArgs args, bool plain);
+  // As call_function, past the table of callables.
+  SymValue follow_function(PyObject* function, CallArgs args, bool plain);
   SymValue call_builtin(PyObject* callable, CallArgs args);
   SymValue call_type(PyTypeObject* type, CallArgs args);
   SymValue call_module(PyObject* module, CallArgs args, bool plain);

@@ -313,4 +313,26 @@ void World::write(PyObject* object, PyObject* name, Ref value) {
   writes_.push_back({Ref::borrow(object), Ref::borrow(name), std::move(value)});
 }
 
+void World::move_writes(PyObject* object, PyObject* dict) {
+  auto it = writes_by_object_.find(object);
+  if (it == writes_by_object_.end()) return;
+  auto is_field = [&](size_t i) {  // of a slot, and not in the dictionary
+    PyObject* descriptor = _PyType_Lookup(Py_TYPE(object), writes_[i].name.get());
+    return descriptor && Py_TYPE(descriptor)->tp_descr_set;
+  };
+  std::vector<size_t> fields;
+  for (size_t i : it->second) {
+    AttributeWrite& write = writes_[i];
+    if (is_field(i)) {
+      fields.push_back(i);
+      continue;
+    }
+    const int status = write.value ? PyDict_SetItem(dict, write.name.get(), write.value.get())
+                                   : PyDict_DelItem(dict, write.name.get());
+    if (status < 0) throw PythonRaised{};
+    write.object = nullptr;
+  }
+  it->second = std::move(fields);
+}
+
 }  // namespace framejit

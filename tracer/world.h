@@ -34,7 +34,7 @@ struct Outside {
 
 // Attribute writes to outside objects, in program order of the first write to each (object, name).
 struct AttributeWrite {
-  Ref object;
+  Ref object;  // null: it moved into the representation of the instance's dictionary
   Ref name;
   Ref value;  // null: deleted
 };
@@ -77,6 +77,8 @@ class World {
   };
   OverlayRead overlay(PyObject* object, PyObject* name) const;
   void write(PyObject* object, PyObject* name, Ref value);
+  // From here on the dictionary's representation tells what the instance holds: what was written before goes into it.
+  void move_writes(PyObject* object, PyObject* dict);
   const std::vector<AttributeWrite>& writes() const { return writes_; }
 
   // Whether an argument, a local or the stack leads to it: each call may bring another.

@@ -606,3 +606,71 @@ def test_format_with_no_text():
             return x + 1, str(error)
 
     check(program, x3(), Written())
+
+
+class Stored:
+    level = 1  # also in the instance
+
+    def __init__(self, data):
+        self.data = data
+
+    def copied_without_data(self):
+        data = self.data
+        try:
+            self.data = {}
+            return copy.copy(self)
+        finally:
+            self.data = data
+
+    def __copy__(self):
+        made = self.__class__.__new__(self.__class__)
+        made.__dict__.update(self.__dict__)
+        return made
+
+
+def test_writes_before_and_after_the_dictionary_is_read():
+    def program(x, obj):
+        made = obj.copied_without_data()
+        obj.level += 1
+        obj.extra = x
+        seen = dict(vars(obj)), sorted(obj.__dict__)
+        obj.level += 1
+        del obj.extra
+        seen += (obj.__dict__["level"], hasattr(obj, "extra"), obj.level, "extra" in vars(obj))
+        obj.__dict__["level"] = 7
+        obj.late = obj.level
+        del obj.__dict__["level"]
+        return x + 1, made, made.data, obj.data, seen, obj.level, obj.__dict__
+
+    check(program, x3(), Stored({"a": 1}))
+
+    def with_slots(x, obj):
+        obj.slot = 1
+        obj.other = 2
+        seen = dict(obj.__dict__)
+        obj.slot += 1
+        obj.other += 1
+        return x + 1, seen, obj.slot, obj.other, obj
+
+    check(with_slots, x3(), Slotted())
+
+
+class Slotted:
+    __slots__ = ("slot", "__dict__")
+
+
+def test_globals_written_before_they_are_read_as_a_dictionary():
+    def program(x):
+        global COUNT
+        COUNT += 1
+        seen = globals()["COUNT"]
+        COUNT += 1
+        return x + 1, seen, globals()["COUNT"], COUNT - seen
+
+    compiled = framejit.to_static(program)
+    for _ in range(2):
+        before = COUNT
+        assert compiled(x3())[1:] == (before + 1, before + 2, 1) and before + 2 == COUNT
+
+
+COUNT = 0
