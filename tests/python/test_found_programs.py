@@ -652,10 +652,10 @@ def test_writes_before_and_after_the_dictionary_is_read():
         obj.other += 1
         return x + 1, seen, obj.slot, obj.other, obj
 
-    check(with_slots, x3(), Slotted())
+    check(with_slots, x3(), SlottedWithRoom())
 
 
-class Slotted:
+class SlottedWithRoom:
     __slots__ = ("slot", "__dict__")
 
 
