@@ -493,6 +493,9 @@ def test_address_of_an_object():
             obj = make()
             assert compiled(x3(), obj)[1:] == (id(obj), {id(obj): 1}, hash((1, 2.5, "text")))
 
+
+@pytest.mark.runs_once("the addresses of what a call makes are others in each run")
+def test_address_of_what_a_call_makes():
     def of_what_it_makes(x):
         made, total = [x], x + 1
         return made, id(made), total, id(total), {id(made): 3}
