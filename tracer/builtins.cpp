@@ -290,13 +290,22 @@ bool hashes_by_content(PyObject* obj) {
   return true;
 }
 
+// As slot_tp_hash: a number that fits is the hash itself.
+SymValue hash_value(Simulator& sim, SymValue& number) {
+  PyObject* obj = sim.realise(number);
+  if (!PyLong_Check(obj)) sim.raise(PyExc_TypeError, "__hash__ method should return an integer");
+  Py_ssize_t hash = PyLong_AsSsize_t(obj);
+  if (hash == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    hash = PyObject_Hash(obj);
+  }
+  return SymValue(sim.check(PyLong_FromSsize_t(hash == -1 ? -2 : hash)));
+}
+
 SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 1) {
     PyObject* obj = sim.realise(args.positional[0]);
-    if (auto result = sim.call_special(obj, "__hash__", {})) {
-      CallArgs number{{*result}, {}};
-      return sim.call_real(callable, number);
-    }
+    if (auto result = sim.call_special(obj, "__hash__", {})) return hash_value(sim, *result);
     if (!hashes_by_content(obj) && Py_TYPE(obj)->tp_hash != PyObject_HashNotImplemented) rely_on_address(sim, obj);
   }
   return sim.call_real(callable, args);

@@ -511,12 +511,18 @@ def test_hash_by_address():
         pass
 
     class Numbered:
+        def __init__(self, number):
+            self.number = number
+
         def __hash__(self):
-            return 2**70 + 5
+            return self.number
 
     compiled = framejit.to_static(lambda x, obj: (x + 1, hash(obj)))
-    for obj in (Plain(), Plain(), Numbered(), (1, "a"), (Plain(), 2), len, Plain):
+    numbered = [Numbered(number) for number in (5, -1, True, 2**62 + 5, -(2**63), 2**63 - 1, 2**63, 2**70 + 5)]
+    for obj in (Plain(), Plain(), *numbered, (1, "a"), (Plain(), 2), len, Plain):
         assert compiled(x3(), obj)[1] == hash(obj)
+    with pytest.raises(TypeError, match="__hash__ method should return an integer"):
+        compiled(x3(), Numbered("text"))
     with pytest.raises(TypeError, match="unhashable type: 'list'"):
         compiled(x3(), [])
 
