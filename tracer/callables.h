@@ -36,5 +36,7 @@ const CallableRow* find_callable(PyObject* key);
 // torch functions in Python that only compute from their arguments: called on fakes instead of simulated.
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args);
 std::string qualified_name(PyObject* callable);
+// The descriptor of a bound method written in C that the class of its object overrides; else null. Borrowed.
+PyObject* overridden_method(PyObject* bound);
 
 }  // namespace framejit

@@ -148,6 +148,15 @@ Builtin identify(PyObject* callable) {
 
 }  // namespace
 
+PyObject* overridden_method(PyObject* bound) {
+  PyObject* self = PyCFunction_GET_SELF(bound);
+  if (!self || PyModule_Check(self) || PyType_Check(self)) return nullptr;
+  PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(bound)->m_ml;
+  PyObject* descriptor = descriptor_of(Py_TYPE(self), method);
+  const bool own = descriptor == _PyType_Lookup(Py_TYPE(self), interned(method->ml_name));
+  return own || !descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type ? nullptr : descriptor;
+}
+
 bool Simulator::has_python_specials(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;

@@ -1,5 +1,6 @@
 #include "tracer/recipes.h"
 
+#include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/proxies.h"
 
@@ -238,6 +239,10 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
                 {constant(reinterpret_cast<PyObject*>(start)), describe_object(self.get())});
   }
   if (PyCFunction_Check(obj) && PyCFunction_GET_SELF(obj)) {
+    if (PyObject* descriptor = overridden_method(obj)) {
+      PyObject* bind = sim_.keep(Ref::steal(PyObject_GetAttrString(descriptor, "__get__")));
+      return call(bind, {describe_object(PyCFunction_GET_SELF(obj))});
+    }
     PyObject* name = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__name__")));
     return call(builtin("getattr"), {describe_object(PyCFunction_GET_SELF(obj)), constant(name)});
   }

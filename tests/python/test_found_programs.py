@@ -683,3 +683,22 @@ def test_globals_written_before_they_are_read_as_a_dictionary():
 
 
 COUNT = 0
+
+
+class Doubling(collections.deque):
+    def append(self, item):
+        super().append(item * 2)
+
+    def extendleft(self, items):
+        method = super().extendleft
+        framejit.graph_break()
+        method(items)
+
+
+def test_method_written_in_c_that_the_class_overrides():
+    def program(x, items):
+        items.append(1)
+        items.extendleft([2, 3])
+        return x + 1, list(items)
+
+    check(program, x3(), Doubling([5]))
