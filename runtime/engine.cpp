@@ -30,32 +30,32 @@ CodeInfoPtr Engine::code_info(PyObject* code) {
 namespace {
 
 // What was captured of code names it where it goes on after a break.
-bool held_by_its_captures_alone(PyObject* code, const CodeCache& cache) {
+bool held_by_its_captures_alone(PyObject* code, const std::shared_ptr<CodeCache>& cache) {
   Py_ssize_t holders = 1;  // the decoded code
-  for (const auto& [at, segment] : cache.segments())
+  for (const auto& [at, segment] : cache->segments())
     for (const auto& entry : segment->entries()) holders += entry->objects().holds(code);
   return Py_REFCNT(code) == holders;
+}
+
+template <class Table, class Predicate>
+auto take_if(Table& table, Predicate predicate) {
+  std::vector<typename Table::mapped_type> taken;
+  for (auto it = table.begin(); it != table.end();) {
+    const bool take = predicate(it->first, it->second);
+    if (take) taken.push_back(it->second);
+    it = take ? table.erase(it) : std::next(it);
+  }
+  return taken;
 }
 
 }  // namespace
 
 void Engine::forget_dropped_code() {
   // Freeing code may run Python, which may come back here: the tables are whole before anything goes.
-  std::vector<std::shared_ptr<CodeCache>> caches;
-  for (auto it = caches_.begin(); it != caches_.end();) {
-    const bool dropped = held_by_its_captures_alone(it->first, *it->second);
-    if (dropped) caches.push_back(it->second);
-    it = dropped ? caches_.erase(it) : std::next(it);
-  }
-  for (auto& cache : caches) cache->dispose();
-  caches.clear();
-  std::vector<CodeInfoPtr> infos;
-  for (auto it = infos_.begin(); it != infos_.end();) {
-    const bool dropped =
-        it->second.use_count() == 1 && it->second->decoded.use_count() == 1 && Py_REFCNT(it->first) == 1;
-    if (dropped) infos.push_back(it->second);
-    it = dropped ? infos_.erase(it) : std::next(it);
-  }
+  for (auto& cache : take_if(caches_, held_by_its_captures_alone)) cache->dispose();
+  auto infos = take_if(infos_, [](PyObject* code, const CodeInfoPtr& info) {
+    return info.use_count() == 1 && info->decoded.use_count() == 1 && Py_REFCNT(code) == 1;
+  });
   forget_at_ = std::max<size_t>(1024, 2 * infos_.size());
 }
 

@@ -214,7 +214,7 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a tensor is formatted");
   SymValue spec = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyUnicode_FromString("")));
-  if (!PyUnicode_Check(spec.get())) return sim.call_real(callable, args);  // says that it must be text
+  if (!PyUnicode_Check(sim.realise(spec))) return sim.call_real(callable, args);  // says that it must be text
   if (auto result = sim.call_special(obj, "__format__", {spec}))
     return of_type(sim, *result, &PyUnicode_Type, "__format__");
   if (has_plain_text(sim, obj)) return sim.call_real(callable, args);
@@ -283,13 +283,6 @@ SymValue call_id(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_real(callable, args);
 }
 
-bool hashes_by_content(PyObject* obj) {
-  if (!PyTuple_CheckExact(obj)) return is_plain_data(obj);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(obj); ++i)
-    if (!hashes_by_content(PyTuple_GET_ITEM(obj, i))) return false;
-  return true;
-}
-
 // As slot_tp_hash: a number that fits is the hash itself.
 SymValue hash_value(Simulator& sim, SymValue& number) {
   PyObject* obj = sim.realise(number);
@@ -306,7 +299,7 @@ SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 1) {
     PyObject* obj = sim.realise(args.positional[0]);
     if (auto result = sim.call_special(obj, "__hash__", {})) return hash_value(sim, *result);
-    if (!hashes_by_content(obj) && Py_TYPE(obj)->tp_hash != PyObject_HashNotImplemented) rely_on_address(sim, obj);
+    if (!is_plain_data(obj) && Py_TYPE(obj)->tp_hash != PyObject_HashNotImplemented) rely_on_address(sim, obj);
   }
   return sim.call_real(callable, args);
 }
@@ -463,7 +456,6 @@ SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
   return SymValue::borrow(Py_None);
 }
 
-// C code copies by reading the object's state, which for an object of the program nothing would guard.
 // What copy._deepcopy_atomic is for, before the address of it is taken as a key.
 SymValue call_deepcopy(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 1 || args.positional.size() == 2) {
@@ -475,6 +467,7 @@ SymValue call_deepcopy(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.follow_function(callable, std::move(args), false);
 }
 
+// C code copies by reading the object's state, which for an object of the program nothing would guard.
 SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
   static const char* const kHooks[] = {"__copy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__"};
   expect(sim, args, 1, 1, "copy.copy");

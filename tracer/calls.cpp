@@ -106,6 +106,7 @@ struct Builtin {
 
 // The descriptor that a bound builtin method came from: of the type that defines it, which a subclass may override.
 PyObject* descriptor_of(PyTypeObject* type, const PyMethodDef* method) {
+  if (!type->tp_mro) return nullptr;  // its metaclass is just making that
   PyObject* first = nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));

@@ -155,7 +155,7 @@ void RecipeBuilder::add_function_attributes(PyObject* function, RecipeId recipe)
     Ref initial = Ref::steal(PyObject_GetAttrString(plain.get(), name));
     if (value.get() != initial.get()) add_attribute(recipe, interned(name), value.get());
   }
-  if (PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict) add_attributes(recipe, dict);
+  if (PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict) add_attributes(recipe, function, dict);
 }
 
 // Attributes are set once the object exists.
@@ -164,9 +164,13 @@ void RecipeBuilder::add_attribute(RecipeId recipe, PyObject* name, PyObject* val
   slot_effects_.push_back({EffectKind::kSetAttr, recipe, constant(name), described, {}});
 }
 
-void RecipeBuilder::add_attributes(RecipeId recipe, PyObject* dict) {
+void RecipeBuilder::add_attributes(RecipeId recipe, PyObject* obj, PyObject* dict) {
   PyObject *name, *value;
-  for (Py_ssize_t pos = 0; PyDict_Next(dict, &pos, &name, &value);) add_attribute(recipe, name, value);
+  for (Py_ssize_t pos = 0; PyDict_Next(dict, &pos, &name, &value);) {
+    PyObject* in_type = PyUnicode_Check(name) ? _PyType_Lookup(Py_TYPE(obj), name) : nullptr;
+    if (!PyUnicode_Check(name) || (in_type && Py_TYPE(in_type)->tp_descr_set)) cannot_rebuild(obj);
+    add_attribute(recipe, name, value);
+  }
 }
 
 // Made by the __new__ of the C type below, so that no __init__ in Python runs again.
@@ -190,7 +194,7 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
   Ref reduced = Ref::steal(PyObject_CallMethod(native, "__reduce__", "O", obj));
   if (!reduced) cannot_rebuild(obj);
   if (PyTuple_GET_SIZE(reduced.get()) > 2 && PyDict_Check(PyTuple_GET_ITEM(reduced.get(), 2)))
-    add_attributes(id, PyTuple_GET_ITEM(reduced.get(), 2));
+    add_attributes(id, obj, PyTuple_GET_ITEM(reduced.get(), 2));
   if (Ref cause = Ref::steal(PyException_GetCause(obj))) add_attribute(id, interned("__cause__"), cause.get());
   return id;
 }
@@ -207,9 +211,10 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
       return call(reinterpret_cast<PyObject*>(type), {describe_object(items)});
     }
     if (PyTuple_Check(obj)) {
+      RecipeId id = build(obj, RecipeKind::kTypedTuple, parts, reinterpret_cast<PyObject*>(type));
       PyObject** attributes = _PyObject_GetDictPtr(obj);
-      if (attributes && *attributes && PyDict_GET_SIZE(*attributes) != 0) cannot_rebuild(obj);
-      return build(obj, RecipeKind::kTypedTuple, parts, reinterpret_cast<PyObject*>(type));
+      if (attributes && *attributes) add_attributes(id, obj, *attributes);
+      return id;
     }
   }
   if (PyDict_Check(obj)) {

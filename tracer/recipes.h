@@ -40,7 +40,7 @@ class RecipeBuilder {
   void add_state_effects();
   void add_function_attributes(PyObject* function, graph::RecipeId recipe);
   void add_attribute(graph::RecipeId recipe, PyObject* name, PyObject* value);
-  void add_attributes(graph::RecipeId recipe, PyObject* dict);
+  void add_attributes(graph::RecipeId recipe, PyObject* obj, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);
   void finish_graph();

@@ -435,8 +435,32 @@ def test_attributes_of_a_tuple_that_escapes():
         return x + 1, made, made.mark
 
     compiled = framejit.to_static(program)
+    with counts.counting() as counted:
+        for _ in range(2):
+            result, made, mark = compiled(x3())
+            assert torch.equal(result, x3() + 1) and type(made) is Marked and made == (1, 2) and made.mark == mark == 3
+    assert counted.graphs == 1 and counted.hits == 1 and not counted.breaks
+
+
+def test_attribute_that_the_class_hides_of_a_tuple_that_escapes():
+    class Hiding(tuple):
+        @property
+        def mark(self):
+            return "shown"
+
+        @mark.setter
+        def mark(self, value):
+            raise AssertionError("never set")
+
+    def program(x):
+        made = Hiding((1, 2))
+        made.__dict__["mark"] = "hidden"
+        return x + 1, made
+
+    compiled = framejit.to_static(program)
     for _ in range(2):
-        assert compiled(x3())[1].mark == 3
+        result, made = compiled(x3())
+        assert torch.equal(result, x3() + 1) and made.mark == "shown" and made.__dict__ == {"mark": "hidden"}
 
 
 def test_comparison_with_another_type_reads_no_contents():
@@ -702,3 +726,25 @@ def test_method_written_in_c_that_the_class_overrides():
         return x + 1, list(items)
 
     check(program, x3(), Doubling([5]))
+
+
+def test_method_called_before_the_class_has_an_order():
+    class Meta(type):
+        def mro(cls):
+            cls.__dict__["seen"]()
+            return super().mro()
+
+    def program(x):
+        calls = []
+
+        class Made(metaclass=Meta):
+            def seen():
+                calls.append(1)
+
+        return x + 1, calls, Made.__mro__[1:], Made.__name__
+
+    compiled = framejit.to_static(program)
+    with counts.counting() as counted:
+        for _ in range(2):  # the class of each call is another: each captures
+            assert compiled(x3())[1:] == ([1], (object,), "Made")
+    assert counted.captures

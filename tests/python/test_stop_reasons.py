@@ -10,6 +10,7 @@ import torch
 
 import framejit
 from framejit import _C
+from support.skip_list import is_shadowed
 
 VARIABLE = contextvars.ContextVar("variable")
 BUFFER = bytes(12)
@@ -118,7 +119,7 @@ def provoke(name):
     """The function, and what makes its arguments."""
     if name == "UnknownTensor" and hasattr(sys, "gettotalrefcount"):
         pytest.skip("torch.frombuffer of read-only bytes returns with an exception set, which ends a debug interpreter")
-    if name == "Import" and os.environ.get("FRAMEJIT_SHADOW", "0") != "0":
+    if name == "Import" and is_shadowed():
         pytest.skip("the eager run of a shadowed call imports the module")
     case = PROVOKE[name]
     fn, more = case if isinstance(case, tuple) else (case, None)

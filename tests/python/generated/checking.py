@@ -11,7 +11,6 @@ import functools
 import itertools
 import math
 import operator
-import os
 import random
 import re
 import warnings
@@ -23,14 +22,13 @@ import torch
 import framejit
 from support.counts import counting
 from support.same_as_eager import Case
+from support.skip_list import is_shadowed
 from support.source import define_function
 
 from .classes import MADE_IN_EACH_CALL
 
-# Each call is then made twice, and what the eager run makes and drops is new to the compiled one.
-SHADOWED = os.environ.get("FRAMEJIT_SHADOW", "0") != "0"
-
 SETTLING_CALLS = 4
+TIMES_TO_COME_BACK = 2
 MODULES = (collections, contextlib, copy, dataclasses, enum, framejit, functools, itertools, math, numpy, operator)
 MODULES += (random, torch, zlib)
 
@@ -140,8 +138,9 @@ def check_program(program):
     with torch.set_grad_enabled(False):
         first.run("without gradients")
     unsettled += [other.settle("with other containers"), longer.settle("with longer tensors")]
-    settles = not SHADOWED and not MADE_IN_EACH_CALL.intersection(program.constructs)
-    unsettled.append(come_back(first, (other, longer), SETTLING_CALLS if settles else 1))
+    # Shadowed calls are made twice, and what the eager run makes and drops is new to the compiled one.
+    settles = not is_shadowed() and not MADE_IN_EACH_CALL.intersection(program.constructs)
+    unsettled.append(come_back(first, (other, longer), TIMES_TO_COME_BACK if settles else 1))
     for failure in unsettled:
         if failure and settles:
             raise failure

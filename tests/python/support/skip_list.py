@@ -43,6 +43,10 @@ def reason_for(test_id, entries):
     return entries.get(test_id) or entries.get(test_id.partition("[")[0])
 
 
+def is_shadowed():
+    return os.environ.get("FRAMEJIT_SHADOW", "0") != "0"
+
+
 def pytest_collection_modifyitems(config, items):
     import pytest
 
@@ -52,7 +56,7 @@ def pytest_collection_modifyitems(config, items):
         if reason:
             item.add_marker(pytest.mark.skip(reason="skip list: " + reason))
         once = item.get_closest_marker("runs_once")
-        if once and os.environ.get("FRAMEJIT_SHADOW", "0") != "0":
+        if once and is_shadowed():
             item.add_marker(pytest.mark.skip(reason="shadowed calls run twice: " + once.args[0]))
 
 
