@@ -6,11 +6,11 @@
 // stack.
 //
 // A site before instruction `o` is `segment()`. It returns a small int:
-//   0    return: C++ has made surplus slots safe (below); the twin empties the stack, calls take() and returns its
-//   value. 1    resume elsewhere: the same, with run_resume() in the place of take(), outside every exception region.
-//   2    nothing captured: the frame is untouched, `o` runs.
-//   any number that is no exit of this twin: as 1.
-//   3+k  exit k of TwinSpec::exits. Before it returns, C++ writes locals and cells and the stack slots below
+//   0    return: C++ has made surplus slots safe (below); the twin empties the stack, calls take(), outside every
+//        exception region, and returns its value. That may be the rest of the frame, to be run by who called the twin:
+//        the twin is older than the exit.
+//   1    nothing captured: the frame is untouched, `o` runs.
+//   2+k  exit k of TwinSpec::exits. Before it returns, C++ writes locals and cells and the stack slots below
 //        kept_depth(site, exit), in place, NULLs included. The stub drops the surplus slots [kept, depth at the site),
 //        pushes None for each slot of [kept, depth at the exit), and, if there are such, calls take(): C++ then writes
 //        these slots in place too; what take() returns is dropped. Then the twin jumps to the exit's instruction, past
@@ -32,7 +32,7 @@
 // handled before lies in the stack slots that handled_slots() names, outermost first. Of a site's and an exit's handled
 // slots the common first ones stay. Leaving others: the thread's handled exception (PyErr_SetHandledException) becomes
 // what the first left slot holds. Entering: the first entered slot gets what is handled then, and the thread's handled
-// exception becomes the one that the captured code handles there. Return (0) and resume (1) leave all handlers.
+// exception becomes the one that the captured code handles there. Return (0) leaves all handlers.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@
 
 namespace framejit::codegen {
 
-enum TwinAnswer : long { kAnswerReturn = 0, kAnswerResume = 1, kAnswerNothing = 2, kAnswerFirstExit = 3 };
+enum TwinAnswer : long { kAnswerReturn = 0, kAnswerNothing = 1, kAnswerFirstExit = 2 };
 
 struct SegmentSite {
   bytecode::InstrIndex at;
@@ -61,9 +61,8 @@ struct ExitTarget {
 
 struct TwinSpec {
   std::vector<SegmentSite> sites;  // any order, at most one per instruction
-  std::vector<ExitTarget> exits;   // exit k is answer 3+k
+  std::vector<ExitTarget> exits;   // exit k is answer 2+k
   BorrowedRef take;
-  BorrowedRef run_resume;
   BorrowedRef run_pending;
   BorrowedRef resume_slot;
   std::optional<uint32_t> resume_at;  // build the resume code for this exit

@@ -2,6 +2,7 @@
 
 #include "eval_frame/hook.h"
 #include "runtime/call/bind.h"
+#include "runtime/call/resume.h"
 #include "runtime/call/run_entry.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/report/log.h"
@@ -81,7 +82,8 @@ class HookedFrame {
     const size_t keywords = kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames.get())) : 0;
     TwinScope scope(PyThreadState_Get());
     scope.want_hook();
-    *result = _PyObject_Vectorcall(function.get(), values.data(), values.size() - keywords, kwnames.get());
+    *result =
+        finish_frame(_PyObject_Vectorcall(function.get(), values.data(), values.size() - keywords, kwnames.get()));
     return 1;
   }
 

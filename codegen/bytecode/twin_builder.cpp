@@ -124,29 +124,25 @@ class TwinBuilder {
   // [.., answer] with the shape's stack below.
   void write_dispatcher(const Shape& shape) {
     std::vector<Label> stubs;
-    const Label leave = out_.new_label();
     out_.set_context(shape.site);
     out_.leave_region();
     out_.bind(shape.dispatcher);
     if (shape.varies) out_.nop();  // see StackAnalysis::visit
-    out_.branch_if_equal(kAnswerReturn, leave);
     for (size_t k = 0; k < spec_.exits.size(); ++k) {
       stubs.push_back(out_.new_label());
       out_.branch_if_equal(kAnswerFirstExit + static_cast<long>(k), stubs.back());
     }
-    write_return(shape, spec_.run_resume);
-    out_.bind(leave);
-    write_return(shape, spec_.take);
+    write_return(shape);
     for (size_t k = 0; k < spec_.exits.size(); ++k) {
       out_.bind(stubs[k]);
       write_stub(shape, spec_.exits[k]);
     }
   }
 
-  void write_return(const Shape& shape, BorrowedRef result) {
+  void write_return(const Shape& shape) {
     for (size_t i = 0; i < shape.blocks.size(); ++i) out_.pop_block();
     out_.pop_top(1 + shape.depth);
-    out_.call0(result);
+    out_.call0(spec_.take);
     out_.return_value();
   }
 

@@ -115,15 +115,14 @@ bool read_exits(PyObject* list, std::vector<ExitTarget>& exits) {
 
 PyObject* twin_build(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
-    PyObject *code, *sites, *exits, *take, *run_resume, *run_pending, *resume_slot;
+    PyObject *code, *sites, *exits, *take, *run_pending, *resume_slot;
     int resume_at = -1;
     codegen::TwinSpec spec;
-    if (!PyArg_ParseTuple(args, "O!O!O!OOOO|i", &PyCode_Type, &code, &PyList_Type, &sites, &PyList_Type, &exits, &take,
-                          &run_resume, &run_pending, &resume_slot, &resume_at) ||
+    if (!PyArg_ParseTuple(args, "O!O!O!OOO|i", &PyCode_Type, &code, &PyList_Type, &sites, &PyList_Type, &exits, &take,
+                          &run_pending, &resume_slot, &resume_at) ||
         !read_sites(sites, spec.sites) || !read_exits(exits, spec.exits))
       return nullptr;
     spec.take = take;
-    spec.run_resume = run_resume;
     spec.run_pending = run_pending;
     spec.resume_slot = resume_slot;
     if (resume_at >= 0) spec.resume_at = static_cast<uint32_t>(resume_at);
@@ -146,8 +145,7 @@ PyMethodDef methods[] = {
     {"twin_kept_depth", twin_kept_depth, METH_VARARGS, "twin_kept_depth(code, site, exit, pending) -> int"},
     {"twin_sites_after", twin_sites_after, METH_VARARGS, "twin_sites_after(code, exit, pending) -> [index]"},
     {"twin_build", twin_build, METH_VARARGS,
-     "twin_build(code, [(index, segment)], [(index, pending)], take, run_resume, run_pending, resume_slot[, "
-     "resume_at]) -> "
+     "twin_build(code, [(index, segment)], [(index, pending)], take, run_pending, resume_slot[, resume_at]) -> "
      "code"},
     {"twin_list", twin_list, METH_O, "twin_list(code) -> str\n\nA readable listing."},
     {nullptr, nullptr, 0, nullptr}};

@@ -36,7 +36,6 @@ Ref CodeCache::build(std::optional<uint32_t> resume_at) {
   codegen::TwinSpec spec;
   spec.exits = exits_;
   spec.take = calls.take.get();
-  spec.run_resume = calls.run_resume.get();
   spec.run_pending = calls.run_pending.get();
   spec.resume_slot = calls.resume_slot.get();
   spec.resume_at = resume_at;

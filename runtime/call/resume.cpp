@@ -1,6 +1,7 @@
 #include "runtime/call/resume.h"
 
 #include "base/check.h"
+#include "base/once.h"
 #include "runtime/call/frame_writer.h"
 
 namespace framejit::runtime {
@@ -20,27 +21,78 @@ Ref closure_of(const FrameView& view, const bytecode::DecodedCode& code) {
   return closure;
 }
 
-PyObject* run_resume_code(const Ref& code, PyObject* globals, const Ref& closure, Transfer transfer) {
+Ref resume_function(std::shared_ptr<CodeCache> cache, uint32_t exit, PyObject* globals, const Ref& closure) {
+  Ref code = cache->resume_code(exit);
+  if (!code) return nullptr;
   Ref function = Ref::steal(PyFunction_New(code.get(), globals));
   if (!function || (closure && PyFunction_SetClosure(function.get(), closure.get()) < 0)) return nullptr;
+  return function;
+}
+
+PyObject* run_resume_code(const Ref& function, Transfer transfer) {
+  PyObject* code = PyFunction_GET_CODE(function.get());
   TwinScope scope(PyThreadState_Get());
   if (transfer.wants_hook) scope.want_hook();
   transfer.frame = nullptr;
-  transfer.code = code.get();
+  transfer.code = code;
   thread_state().push(std::move(transfer));
   // Resume code has the first parameter of the code that it stands for, or none.
-  const bool takes_one = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount != 0;
+  const bool takes_one = reinterpret_cast<PyCodeObject*>(code)->co_argcount != 0;
   return PyObject_CallFunctionObjArgs(function.get(), takes_one ? Py_None : nullptr, nullptr);
+}
+
+struct RestOfFrame {
+  PyObject_HEAD Ref* function;
+  Transfer* transfer;
+};
+
+void free_rest_of_frame(PyObject* self) {
+  auto* rest = reinterpret_cast<RestOfFrame*>(self);
+  delete rest->function;
+  delete rest->transfer;
+  Py_TYPE(self)->tp_free(self);
+}
+
+PyTypeObject* rest_of_frame_type() {
+  static PyTypeObject type = [] {
+    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
+    t.tp_name = "framejit.rest_of_frame";
+    t.tp_basicsize = sizeof(RestOfFrame);
+    t.tp_flags = Py_TPFLAGS_DEFAULT;
+    t.tp_dealloc = free_rest_of_frame;
+    return t;
+  }();
+  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
+  FJ_CHECK(ready, "cannot make the type of what is left of a frame");
+  return &type;
 }
 
 }  // namespace
 
-PyObject* resume_frame(const FrameView& view, Transfer transfer) {
-  std::shared_ptr<CodeCache> cache = transfer.cache;
-  Ref code = cache->resume_code(transfer.exit);
-  Ref closure = code ? closure_of(view, cache->decoded()) : nullptr;
+Ref rest_of_frame(const FrameView& view, Transfer transfer) {
+  Ref closure = closure_of(view, transfer.cache->decoded());
   if (PyErr_Occurred()) return nullptr;
-  return run_resume_code(code, view.globals, closure, std::move(transfer));
+  Ref function = resume_function(transfer.cache, transfer.exit, view.globals, closure);
+  if (!function) return nullptr;
+  PyTypeObject* type = rest_of_frame_type();
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* rest = reinterpret_cast<RestOfFrame*>(made.get());
+  rest->function = new Ref(std::move(function));
+  rest->transfer = new Transfer(std::move(transfer));
+  return made;
+}
+
+PyObject* finish_frame(PyObject* returned) {
+  while (returned && Py_TYPE(returned) == rest_of_frame_type()) {
+    Ref held = Ref::steal(returned);
+    auto* rest = reinterpret_cast<RestOfFrame*>(returned);
+    Ref function = std::move(*rest->function);
+    Transfer transfer = std::move(*rest->transfer);
+    held = nullptr;
+    returned = run_resume_code(function, std::move(transfer));
+  }
+  return returned;
 }
 
 PyObject* run_continuation(Continuation rest) {
@@ -50,8 +102,6 @@ PyObject* run_continuation(Continuation rest) {
   const ConstTable& objects = rest.entry->objects();
   std::shared_ptr<CodeCache> cache = engine().shared_cache(objects.at(frame.code));
   const uint32_t exit = cache->exit_number({bytecode::InstrIndex(frame.instruction), frame.pending});
-  Ref code = cache->resume_code(exit);
-  if (!code) return nullptr;
   note_reached(cache);
 
   Transfer transfer;
@@ -64,7 +114,8 @@ PyObject* run_continuation(Continuation rest) {
   transfer.exit = exit;
   Ref globals = Ref::borrow(objects.at(frame.globals));
   if (frame.pending) transfer.rest = {std::move(rest.entry), std::move(rest.replay), rest.next_frame + 1};
-  return run_resume_code(code, globals.get(), closure, std::move(transfer));
+  Ref resumed = resume_function(cache, exit, globals.get(), closure);
+  return resumed ? finish_frame(run_resume_code(resumed, std::move(transfer))) : nullptr;
 }
 
 }  // namespace framejit::runtime

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/call/resume.h"
 #include "runtime/call/shadow.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/report/log.h"
@@ -175,7 +176,7 @@ PyObject* StaticCall::run_twin() {
   }
   Ref twin = state_->twin_function;
   TwinScope scope(PyThreadState_Get(), state_->cache.get());
-  return _PyObject_Vectorcall(twin.get(), args_, static_cast<size_t>(nargs_), kwnames_);
+  return finish_frame(_PyObject_Vectorcall(twin.get(), args_, static_cast<size_t>(nargs_), kwnames_));
 }
 
 }  // namespace framejit::runtime

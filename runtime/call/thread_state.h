@@ -30,7 +30,7 @@ struct Transfer {
   std::vector<std::pair<uint32_t, Ref>> locals;  // what resume_slot() writes
   Continuation rest;
   std::shared_ptr<CodeCache> cache;
-  uint32_t exit = 0;        // where run_resume() goes on
+  uint32_t exit = 0;        // where resume code goes on
   bool wants_hook = false;  // what runs there may reach Python frames
 };
 
@@ -47,8 +47,8 @@ class TwinScope {
   CodeCache* root() const { return root_; }
   // Turns the frame hook on until the scope ends: an instruction is about to run that may reach Python frames.
   void want_hook();
-  // The twin's frame is about to end by the present exception, of the frame that went on in its place: the line that it
-  // adds to the traceback goes.
+  // The present exception, of a segment, is about to pass the twin's frame. The traceback has the operator's own line
+  // already: the one that the frame adds goes.
   void hide_next_line();
 
  private:

@@ -14,7 +14,6 @@ namespace {
 
 using codegen::kAnswerFirstExit;
 using codegen::kAnswerNothing;
-using codegen::kAnswerResume;
 using codegen::kAnswerReturn;
 
 struct SiteObject {
@@ -41,13 +40,12 @@ class SiteCall {
     if (found.error) return nullptr;
     if (!found.entry) return nothing(true);
     entry_ = std::move(found.entry);
-    // A twin that does not know the exit has no site behind it either: newer code goes on from here.
+    // A twin that does not know the exit has no site behind it either: newer code goes on in its place.
     const bool known = entry_->returns() || entry_->exit < exit_count_;
     if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
       if (!PyErr_Occurred()) return nothing(true);
-      // The traceback has the operator's own line already, not that of the site.
       if (thread_state().scope) thread_state().scope->hide_next_line();
       return nullptr;
     }
@@ -74,21 +72,20 @@ class SiteCall {
   }
 
   PyObject* leave_by_return() {
+    Ref value = replay_->build(entry_->capture().returned);
+    if (!value) FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
+    return leave_with(std::move(value));
+  }
+
+  PyObject* leave_with(Ref value) {
+    if (!value) return nullptr;
+    make_poppable(view_, 0, cache_->layout().depth(segment_.at()));
+    move_handled_exception(view_, cache_->layout(), segment_.at(), {}, nullptr);
     Transfer transfer;
-    transfer.value = replay_->build(entry_->capture().returned);
-    if (!transfer.value) {
-      FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
-      return nullptr;
-    }
-    empty_frame();
+    transfer.value = std::move(value);
     transfer.frame = view_.frame;
     thread_state().push(std::move(transfer));
     return PyLong_FromLong(kAnswerReturn);
-  }
-
-  void empty_frame() {
-    make_poppable(view_, 0, cache_->layout().depth(segment_.at()));
-    move_handled_exception(view_, cache_->layout(), segment_.at(), {}, nullptr);
   }
 
   PyObject* leave_by_exit() {
@@ -101,22 +98,12 @@ class SiteCall {
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
-      empty_locals();
       transfer.cache = cache_;
       transfer.exit = entry_->exit;
       transfer.wants_hook = entry_->capture().may_reach_python;
-      empty_frame();
-      thread_state().push(std::move(transfer));
-      return PyLong_FromLong(kAnswerResume);
+      return leave_with(rest_of_frame(view_, std::move(transfer)));
     }
     return restore(std::move(transfer), std::move(stack), frame.pending);
-  }
-
-  // This frame stands below the one that goes on: what it held would live as long.
-  void empty_locals() {
-    const auto& slots = cache_->decoded().slots;
-    for (size_t slot = 0; slot < slots.size(); ++slot)
-      if (!slots[slot].is_cell && !slots[slot].is_free) framejit_slot_set(&view_.localsplus[slot], nullptr);
   }
 
   // An exit names only the slots that the segment changed; a new frame needs the others too.
@@ -228,17 +215,6 @@ PyObject* run_pending(const FrameView& view) {
   return run_continuation(std::move(rest));
 }
 
-PyObject* run_resume(const FrameView& view) {
-  ThreadState& state = thread_state();
-  Transfer* found = state.find(view.frame, nullptr);
-  FJ_CHECK(found && found->cache, "nothing to resume");
-  Transfer transfer = std::move(*found);
-  state.pop();
-  PyObject* result = resume_frame(view, std::move(transfer));
-  if (!result && state.scope) state.scope->hide_next_line();
-  return result;
-}
-
 PyObject* resume_slot(const FrameView& view) {
   ThreadState& state = thread_state();
   Transfer* transfer = state.find(nullptr, reinterpret_cast<PyObject*>(view.code));
@@ -258,7 +234,6 @@ PyObject* resume_slot(const FrameView& view) {
 }
 
 PyMethodDef kMethods[] = {{"take", guarded<take>, METH_NOARGS, nullptr},
-                          {"run_resume", guarded<run_resume>, METH_NOARGS, nullptr},
                           {"run_pending", guarded<run_pending>, METH_NOARGS, nullptr},
                           {"resume_slot", guarded<resume_slot>, METH_NOARGS, nullptr}};
 
@@ -266,9 +241,9 @@ PyMethodDef kMethods[] = {{"take", guarded<take>, METH_NOARGS, nullptr},
 
 const TwinCallables& twin_callables() {
   return once_under_lock([] {
-    return TwinCallables{
-        Ref::steal(PyCFunction_New(&kMethods[0], nullptr)), Ref::steal(PyCFunction_New(&kMethods[1], nullptr)),
-        Ref::steal(PyCFunction_New(&kMethods[2], nullptr)), Ref::steal(PyCFunction_New(&kMethods[3], nullptr))};
+    return TwinCallables{Ref::steal(PyCFunction_New(&kMethods[0], nullptr)),
+                         Ref::steal(PyCFunction_New(&kMethods[1], nullptr)),
+                         Ref::steal(PyCFunction_New(&kMethods[2], nullptr))};
   });
 }
 

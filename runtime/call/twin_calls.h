@@ -9,7 +9,6 @@ namespace framejit::runtime {
 
 struct TwinCallables {
   Ref take;
-  Ref run_resume;
   Ref run_pending;
   Ref resume_slot;
 };

@@ -16,7 +16,7 @@ from support import twin_corpus
 from support.twin_corpus import CASES, log
 
 NULL = _core.NULL
-RETURN, RESUME, NOTHING, FIRST_EXIT = 0, 1, 2, 3
+RETURN, NOTHING, FIRST_EXIT = 0, 1, 2
 CORPUS_FILE = twin_corpus.__file__
 
 
@@ -107,11 +107,10 @@ class Twin:
         pending = [i for i, row in enumerate(self.rows) if row["why_not_pending"] is None]
         self.exits = [(i, 0) for i in self.sites] + [(i, 1) for i in pending]
         self.on_site = lambda i, frame: NOTHING
-        self.on_take = self.on_resume_slot = self.on_pending = self.on_run_resume = None
+        self.on_take = self.on_resume_slot = self.on_pending = None
         self.segments = [(i, _core.FrameCall(lambda frame, i=i: self.reach(i, frame))) for i in self.sites]
         self.calls = [
             _core.FrameCall(lambda frame: self.on_take(frame)),
-            _core.FrameCall(lambda frame: self.on_run_resume(frame)),
             _core.FrameCall(lambda frame: self.on_pending(frame)),
             _core.FrameCall(lambda frame: self.on_resume_slot(frame)),
         ]
@@ -231,7 +230,7 @@ def same(got, want, lines=True):
 
 @pytest.mark.parametrize("fn, call", EACH)
 def test_without_sites(fn, call):
-    code = _core.twin_build(fn.__code__, [], [], None, None, None, None)
+    code = _core.twin_build(fn.__code__, [], [], None, None, None)
     assert code.co_name == fn.__code__.co_name and code.co_varnames == fn.__code__.co_varnames
     assert outcome(function_from(code, fn), call()) == outcome(fn, call())
 
@@ -307,7 +306,7 @@ def test_returning_from_every_site(fn, call):
     twin = twin_of(fn)
     hits, _ = twin.hits(call())
     for site in sorted(set(hits)):
-        for answer in (RETURN, RESUME):
+        for answer in (RETURN, FIRST_EXIT + len(twin.exits)):
 
             def on_site(i, frame):
                 if i != site:
@@ -318,15 +317,14 @@ def test_returning_from_every_site(fn, call):
 
             twin.on_site = on_site
             twin.on_take = lambda frame: "taken"
-            twin.on_run_resume = lambda frame: "resumed"
             kind = outcome(twin.twin, call())[:2]
-            assert kind == (repr("taken" if answer == RETURN else "resumed"), "value"), site
+            assert kind == (repr("taken"), "value"), site
             assert sys.exc_info() == (None, None, None)
 
     def fails(frame):
-        raise LookupError("from the resumed frame")
+        raise LookupError("nothing to take")
 
-    twin.on_run_resume = fails
+    twin.on_take = fails
     for site in sorted(set(hits)):
 
         def on_site(i, frame):
@@ -334,7 +332,7 @@ def test_returning_from_every_site(fn, call):
                 return NOTHING
             twin.leave_handlers(frame, site)
             twin.drop_surplus(frame, site, 0)
-            return RESUME
+            return RETURN
 
         twin.on_site = on_site
         got = outcome(twin.twin, call())
@@ -428,12 +426,12 @@ def test_generators_have_no_twin():
 
     assert "generator" in _core.twin_layout(gen.__code__)["why_not_twin"]
     with pytest.raises(ValueError, match="generator"):
-        _core.twin_build(gen.__code__, [], [], None, None, None, None)
+        _core.twin_build(gen.__code__, [], [], None, None, None)
 
 
 def test_illegal_site_is_refused():
     with pytest.raises(ValueError, match="no segment can start at instruction 9999"):
-        _core.twin_build(twin_corpus.straight.__code__, [(9999, None)], [], None, None, None, None)
+        _core.twin_build(twin_corpus.straight.__code__, [(9999, None)], [], None, None, None)
 
 
 def test_listing_names_things():
