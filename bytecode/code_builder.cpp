@@ -45,14 +45,7 @@ Ref grown_tuple(BorrowedRef tuple, const std::vector<Ref>& added) {
 
 }  // namespace
 
-CodeBuilder::CodeBuilder(DecodedCodePtr base)
-    : base_(std::move(base)),
-      assembler_(*base_),
-      arg_count_(base_->arg_count),
-      posonly_arg_count_(base_->posonly_arg_count),
-      kwonly_arg_count_(base_->kwonly_arg_count),
-      flags_(base_->flags),
-      name_(base_->name) {}
+CodeBuilder::CodeBuilder(DecodedCodePtr base) : base_(std::move(base)), assembler_(*base_), name_(base_->name) {}
 
 void CodeBuilder::copy_all() {
   for (uint32_t i = 0; i < base_->size(); ++i) copy(InstrIndex(i));
@@ -247,12 +240,6 @@ void CodeBuilder::copy_method_load_lowered(InstrIndex i) {
   if (layout == CallLayout::kNullBelow) swap(2);
 }
 
-void CodeBuilder::set_arg_counts(int32_t args, int32_t posonly, int32_t kwonly) {
-  arg_count_ = args;
-  posonly_arg_count_ = posonly;
-  kwonly_arg_count_ = kwonly;
-}
-
 Ref CodeBuilder::finish() {
   const AssembledCode assembled = assembler_.finish();
   Changes changes;
@@ -268,10 +255,6 @@ Ref CodeBuilder::finish() {
   }
   changes.set("co_consts", consts);
   if (!added_names_.empty()) changes.set("co_names", grown_tuple(base_->names, added_names_));
-  changes.set("co_argcount", arg_count_);
-  changes.set("co_posonlyargcount", posonly_arg_count_);
-  changes.set("co_kwonlyargcount", kwonly_arg_count_);
-  changes.set("co_flags", flags_);
   changes.set("co_name", name_);
   Ref made = changes.apply(base_->code);
   if (made) {

@@ -73,8 +73,6 @@ class CodeBuilder {
   void copy_method_load_lowered(InstrIndex i);
 
   // What differs from the base in the new code object.
-  void set_arg_counts(int32_t args, int32_t posonly, int32_t kwonly);
-  void set_flags(int32_t flags) { flags_ = flags; }
   void set_name(BorrowedRef name) { name_ = Ref::borrow(name); }
 
   // A new code object. Throws InternalError; the interpreter's own errors (memory) stay set and give a null Ref.
@@ -93,7 +91,6 @@ class CodeBuilder {
   std::unordered_map<PyObject*, int32_t> const_places_;
   std::unordered_map<int32_t, Ref> replaced_consts_;
   std::vector<Ref> added_names_;
-  int32_t arg_count_, posonly_arg_count_, kwonly_arg_count_, flags_;
   Ref name_;
 };
 

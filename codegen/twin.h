@@ -24,9 +24,9 @@
 // below its operands; then run_pending() is called in the exception region of that instruction and its result takes the
 // place of the instruction's own, and the twin goes on behind it.
 //
-// Resume code is the same body entered in the middle: no arguments, the same slots. Its prologue (cells, free
-// variables) runs, blocks and None placeholders are pushed, and resume_slot() is called: C++ writes all locals, cells
-// and stack slots of the exit in place. Then as above: jump, or run_pending().
+// Resume code is the same body entered in the middle: the same parameters, whose arguments are not looked at, and
+// slots. Its prologue (cells, free variables) runs, blocks and None placeholders are pushed, and resume_slot() is
+// called: C++ writes all locals, cells and stack slots of the exit in place. Then as above: jump, or run_pending().
 //
 // Handlers, 3.11+: inside an except handler the thread's handled exception belongs to the frame's state, and the one
 // handled before lies in the stack slots that handled_slots() names, outermost first. Of a site's and an exit's handled

@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "tracer/library.h"
+#include "tracer/proxies.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -85,6 +86,9 @@ SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const Sym
   if (Py_TYPE(descriptor) == &PyStaticMethod_Type || Py_TYPE(descriptor) == &PyClassMethod_Type) {
     Ref function = check(PyObject_GetAttrString(descriptor, "__func__"));
     if (Py_TYPE(descriptor) == &PyStaticMethod_Type) return SymValue(function);
+    // Whether its __get__ is asked depends on the version.
+    if (!PyFunction_Check(function.get()) && Py_TYPE(function.get())->tp_descr_get)
+      stop(StopReason::kUnsupportedAttribute, fmt::format("a classmethod of a '{}'", Py_TYPE(function.get())->tp_name));
     PyTypeObject* type = PyType_Check(obj) ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
     return SymValue(check(PyMethod_New(function.get(), reinterpret_cast<PyObject*>(type))));
   }
@@ -310,10 +314,15 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   PyObject* obj = realise(owner);
   if (is_tensor(obj)) return load_tensor_attr(*this, owner, name);
   if (PyType_Check(obj)) return load_type_attr(*this, owner, name);
-  if (PyExceptionInstance_Check(obj) && !world_.find(obj) &&
-      PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
-    stop(StopReason::kUnsupportedAttribute, "the traceback of an exception that the trace raised");
-  if (PyModule_Check(obj)) return load_module_object_attr(*this, owner, name);
+  if (is_sim_traceback(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, sim_traceback_origin(obj));
+  if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
+    if (const BreakPoint* raised = raised_at(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, *raised);
+  if (PyModule_Check(obj)) {
+    if (Py_TYPE(obj)->tp_getattro != PyModule_Type.tp_getattro)
+      stop(StopReason::kUnsupportedAttribute,
+           fmt::format("'{}' of a module with attributes of its own", PyUnicode_AsUTF8(name)));
+    return load_module_object_attr(*this, owner, name);
+  }
   PyTypeObject* type = Py_TYPE(obj);
   if (type == &PySuper_Type) {
     auto [start, self] = super_parts(obj);
@@ -405,6 +414,8 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     call(SymValue(setter), {owner, std::move(value)});
     return;
   }
+  if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
+    return set_traceback(obj, std::move(value));
   if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor)) {
     PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
     if (!set || !PyFunction_Check(set))
@@ -418,8 +429,13 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     check_status(PyObject_GenericSetAttr(obj, name, value.get()));
     return;
   }
-  if (!descriptor && !_PyObject_GetDictPtr(obj)) no_attribute(*this, obj, name);
-  PyObject* dict = descriptor && is_data_descriptor(descriptor) ? nullptr : instance_dict(obj);
+  const bool data = descriptor && is_data_descriptor(descriptor);
+  if (!data && !_PyObject_GetDictPtr(obj)) {
+    if (!descriptor) no_attribute(*this, obj, name);
+    raise(PyExc_AttributeError,
+          fmt::format("'{}' object attribute '{}' is read-only", Py_TYPE(obj)->tp_name, PyUnicode_AsUTF8(name)));
+  }
+  PyObject* dict = data ? nullptr : instance_dict(obj);
   if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
     check_status(PyDict_SetItem(shadow, name, value.get()));
   else
@@ -443,7 +459,7 @@ void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue
     stop(StopReason::kUnsupportedAttribute, "an attribute is set on a tensor made in the trace");
   }
   if (PyType_Check(obj)) stop(StopReason::kGlobalMutation, "an attribute of a class is set");
-  if (PyModule_Check(obj)) {
+  if (PyModule_Check(obj) && Py_TYPE(obj)->tp_setattro == PyModule_Type.tp_setattro) {
     if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a module", PyUnicode_AsUTF8(name)));
     realise(value);

@@ -26,6 +26,7 @@ bool has_plain_text(Simulator& sim, PyObject* obj, std::vector<PyObject*>& outer
   if (is_plain_data(obj)) return true;
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "the text of a tensor");
   sim.world().rely_on_identity(obj);
+  if (PyModule_Check(obj)) return false;  // it looks into the module's dictionary
   if (PyType_Check(obj) || is_identity_constant(obj)) return true;
   if (PyExceptionInstance_Check(obj)) return !sim.is_outside_opaque(obj);
   if (std::find(outer.begin(), outer.end(), obj) != outer.end()) return true;  // it holds itself
@@ -238,14 +239,26 @@ SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
   return SymValue(sim.check(PyList_AsTuple(list.get())));
 }
 
-SymValue call_dict(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() == 1) {
-    PyObject* obj = sim.realise(args.positional[0]);
-    if (sim.find_attr(args.positional[0], interned("keys")) && !PyDict_CheckExact(obj))
-      args.positional[0] = SymValue(sim.snapshot_dict(args.positional[0]));
-    else
-      args.positional[0] = sim.as_c_iterable(args.positional[0]);
+// What a dictionary is filled from, as C code may read it: another, an object with keys() and items, or pairs.
+static SymValue dict_source(Simulator& sim, SymValue source) {
+  PyObject* obj = sim.realise(source);
+  if (PyDict_CheckExact(obj) || (PyDict_Check(obj) && !sim.has_python_specials(obj))) return sim.as_c_iterable(source);
+  if (PyDict_Check(obj)) return SymValue(sim.snapshot_dict(source));
+  auto keys = sim.find_attr(source, interned("keys"));
+  if (!keys) return sim.as_c_iterable(source);
+  Ref dict = sim.check(PyDict_New());
+  for (SymValue& key : sim.unpack(sim.call(*keys, CallArgs{}))) {
+    SymValue value = sim.get_item(source, key);
+    sim.require_plain_key(sim.realise(key));
+    sim.check_status(PyDict_SetItem(dict.get(), key.get(), sim.realise(value)));
   }
+  return SymValue(std::move(dict));
+}
+
+SymValue call_dict(Simulator& sim, PyObject* callable, CallArgs args) {
+  const size_t source = PyType_Check(callable) ? 0 : 1;  // a method has self in front
+  if (args.positional.size() == source + 1)
+    args.positional[source] = dict_source(sim, std::move(args.positional[source]));
   return sim.call_real(callable, args);
 }
 
@@ -304,6 +317,12 @@ SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_real(callable, args);
 }
 
+SymValue call_with_traceback(Simulator& sim, PyObject*, CallArgs args) {
+  expect(sim, args, 2, 2, "with_traceback");
+  sim.set_traceback(sim.realise(args.positional[0]), args.positional[1]);
+  return args.positional[0];
+}
+
 SymValue call_vars(Simulator& sim, PyObject*, CallArgs args) {
   if (args.count() != 1) sim.stop(StopReason::kUnknownCall, "vars of the frame");
   return sim.load_attr(args.positional[0], "__dict__");
@@ -313,8 +332,23 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() == 0 || args.count() > 2) return sim.call_real(callable, args);
   SymValue total = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyLong_FromLong(0)));
   for (auto& [name, value] : args.keywords) total = value;
-  for (SymValue& item : sim.unpack(args.positional[0]))
-    total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(item));
+  std::vector<SymValue> items = sim.unpack(args.positional[0]);
+  // Numbers are left to C, which may add floats with a correction, and text, which it refuses.
+  auto is_plain = [&](SymValue& value) {
+    PyObject* obj = sim.realise(value);
+    return PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyComplex_CheckExact(obj) || PyBool_Check(obj) ||
+           PyUnicode_Check(obj) || PyBytes_Check(obj) || PyByteArray_Check(obj);
+  };
+  size_t done = 0;
+  if (is_plain(total)) {
+    Ref numbers = sim.check(PyList_New(0));
+    for (; done < items.size() && is_plain(items[done]); ++done)
+      sim.check_status(PyList_Append(numbers.get(), items[done].get()));
+    CallArgs summed{{SymValue(numbers), total}, {}};
+    total = sim.call_real(callable, summed);
+  }
+  for (; done < items.size(); ++done)
+    total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(items[done]));
   return total;
 }
 

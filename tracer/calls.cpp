@@ -18,19 +18,29 @@ namespace {
 // Special methods through which C code could run Python code of an operand's type. Text forms are not among them:
 // only str(), repr() and format() use these, and look for themselves.
 const char* const kSpecials[] = {
-    "__eq__",      "__ne__",        "__lt__",      "__le__",      "__gt__",       "__ge__",       "__hash__",
-    "__iter__",    "__next__",      "__len__",     "__bool__",    "__contains__", "__getitem__",  "__setitem__",
-    "__delitem__", "__index__",     "__int__",     "__float__",   "__add__",      "__radd__",     "__sub__",
-    "__rsub__",    "__mul__",       "__rmul__",    "__truediv__", "__rtruediv__", "__floordiv__", "__mod__",
-    "__pow__",     "__matmul__",    "__rmatmul__", "__and__",     "__or__",       "__xor__",      "__neg__",
-    "__invert__",  "__abs__",       "__iadd__",    "__rpow__",    "__round__",    "__reversed__", "__lshift__",
-    "__rshift__",  "__rfloordiv__", "__rmod__",    "__pos__",     "__imul__",     "__isub__"};
+    "__eq__",       "__ne__",        "__lt__",      "__le__",      "__gt__",       "__ge__",       "__hash__",
+    "__iter__",     "__next__",      "__len__",     "__bool__",    "__contains__", "__getitem__",  "__setitem__",
+    "__delitem__",  "__index__",     "__int__",     "__float__",   "__add__",      "__radd__",     "__sub__",
+    "__rsub__",     "__mul__",       "__rmul__",    "__truediv__", "__rtruediv__", "__floordiv__", "__mod__",
+    "__pow__",      "__matmul__",    "__rmatmul__", "__and__",     "__or__",       "__xor__",      "__neg__",
+    "__invert__",   "__abs__",       "__iadd__",    "__rpow__",    "__round__",    "__reversed__", "__lshift__",
+    "__rshift__",   "__rfloordiv__", "__rmod__",    "__pos__",     "__imul__",     "__isub__",     "__rlshift__",
+    "__rrshift__",  "__rand__",      "__ror__",     "__rxor__",    "__divmod__",   "__rdivmod__",  "__imatmul__",
+    "__itruediv__", "__ifloordiv__", "__imod__",    "__ipow__",    "__ilshift__",  "__irshift__",  "__iand__",
+    "__ior__",      "__ixor__",      "__complex__", "__trunc__",   "__floor__",    "__ceil__",     "__missing__"};
+
+// Everything else may come to run Python code, or is None.
+bool is_c_method(PyObject* method) {
+  return PyObject_TypeCheck(method, &PyMethodDescr_Type) || Py_TYPE(method) == &PyWrapperDescr_Type ||
+         PyCFunction_Check(method);
+}
 
 bool type_has_python_specials(PyTypeObject* type) {
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   for (const char* name : kSpecials) {
     PyObject* found = _PyType_Lookup(type, interned(name));
-    if (found && PyFunction_Check(found)) return true;
+    if (!found || is_c_method(found)) continue;
+    if (found != Py_None || strcmp(name, "__hash__") != 0) return true;
   }
   return false;
 }
@@ -192,6 +202,7 @@ void require_no_hidden_data(Simulator& sim, PyObject* obj) {
 void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
   sim.world().rely_on_identity(obj);
   if (is_plain_data(obj) || sim.is_tensor(obj) || is_identity_constant(obj)) return;
+  if (is_sim_traceback(obj)) sim.stop_before_raise(StopReason::kUnsupportedValue, sim_traceback_origin(obj));
   if (sim.has_python_specials(obj))
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' with special methods in Python is handed to C code", Py_TYPE(obj)->tp_name));
@@ -268,7 +279,8 @@ std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name
   PyObject* method = lookup_type(Py_TYPE(self), interned(name));
   if (method == Py_None)  // so that it is an error, even where a base has one
     stop(StopReason::kUnsupportedValue, fmt::format("{} of '{}' is None", name, Py_TYPE(self)->tp_name));
-  if (!method || !PyFunction_Check(method)) return std::nullopt;
+  if (!method || is_c_method(method)) return std::nullopt;
+  if (!PyFunction_Check(method)) return call(bind(method, Py_TYPE(self), SymValue::borrow(self)), args);
   CallArgs call_args;
   call_args.positional.push_back(SymValue::borrow(self));
   call_args.positional.insert(call_args.positional.end(), args.begin(), args.end());
@@ -453,6 +465,8 @@ SymValue Simulator::as_c_iterable(SymValue value) {
       stop(StopReason::kUnsupportedValue, "an iterator written in Python is handed to C code");
     return iterator;
   }
+  if (!iter && has_python_specials(obj))
+    stop(StopReason::kUnsupportedValue, "C code is handed what __getitem__ iterates");
   if (is_outside_opaque(obj) && Py_TYPE(obj)->tp_iter) {
     if (PyIter_Check(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
     if (PyDict_Check(obj)) return SymValue(snapshot_dict(value));
@@ -575,7 +589,7 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
     return args.positional.size() > 2 ? args.positional[2] : SymValue::borrow(Py_None);
   }
   for (const char* reader : kReaders) {
-    if (strcmp(name, reader)) continue;
+    if (strcmp(name, reader) || args.positional.size() != 1 || args.has_keywords()) continue;
     Ref copy = snapshot_dict_items(self.get());
     Ref method = check(PyObject_GetAttrString(copy.get(), name));
     return from_real(check(PyObject_CallObject(method.get(), nullptr)));

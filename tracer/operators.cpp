@@ -1,8 +1,7 @@
 // Operators on simulated values: real ones where the operands' code is C, the special methods inlined where it is
 // Python.
-#include <algorithm>
-
 #include "tracer/simulator.h"
+#include "tracer/type_slots.h"
 
 namespace framejit {
 
@@ -38,7 +37,6 @@ const BinaryRow kBinary[] = {
 };
 
 const char* const kCompare[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
-const char* const kCompareReflected[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
 const char* const kUnary[] = {"__pos__", "__neg__", nullptr, "__invert__"};
 
 // Operators that move the elements of their operands and call nothing of them.
@@ -50,9 +48,66 @@ bool moves_elements_only(BinaryKind kind, PyObject* left, PyObject* right) {
   return false;
 }
 
-bool implemented(const std::optional<SymValue>& result) { return result && result->get() != Py_NotImplemented; }
+bool implemented(const SymValue& result) { return result.get() != Py_NotImplemented; }
+
+// What the C operators of these types look at is an operand of the same family; of others, and of instances of a class
+// over object, they look at the type alone and give NotImplemented.
+PyTypeObject* data_family(PyObject* obj) {
+  if (PyLong_Check(obj) || PyFloat_Check(obj) || PyComplex_Check(obj)) return &PyLong_Type;
+  if (PyUnicode_Check(obj)) return &PyUnicode_Type;
+  if (PyList_Check(obj)) return &PyList_Type;
+  if (PyTuple_Check(obj)) return &PyTuple_Type;
+  if (PyDict_Check(obj)) return &PyDict_Type;
+  if (PyAnySet_Check(obj)) return &PySet_Type;
+  return obj == Py_None || native_base(Py_TYPE(obj)) == &PyBaseObject_Type ? &PyBaseObject_Type : nullptr;
+}
+
+bool are_apart(PyObject* left, PyObject* right) {
+  PyTypeObject *of_left = data_family(left), *of_right = data_family(right);
+  return of_left && of_right && of_left != of_right;
+}
+
+// Before the methods behind these slots come those of numbers, of both operands.
+bool is_sequence_operator(PyObject* method) {
+  if (Py_TYPE(method) != &PyWrapperDescr_Type) return false;
+  const PyNumberMethods* numbers = PyDescr_TYPE(method)->tp_as_number;
+  for (const char* name : {"__add__", "__iadd__", "__mul__", "__rmul__", "__imul__"})
+    if (PyUnicode_CompareWithASCIIString(PyDescr_NAME(method), name) == 0)
+      return !numbers || !(numbers->nb_add || numbers->nb_multiply);
+  return false;
+}
 
 }  // namespace
+
+// What the type's method gives, NotImplemented where it has none.
+SymValue Simulator::operator_method(PyObject* self, const char* name, SymValue other) {
+  if (auto result = call_special(self, name, {other})) return *result;
+  PyObject* method = lookup_type(Py_TYPE(self), interned(name));
+  if (!method || is_sequence_operator(method)) return SymValue::borrow(Py_NotImplemented);
+  if (data_family(self) != &PyUnicode_Type && are_apart(self, other.get())) return SymValue::borrow(Py_NotImplemented);
+  if (is_tensor(self)) {  // its methods turn the TypeError that they raise into NotImplemented
+    if (PyObject_HasAttrString(other.get(), "__torch_function__"))
+      stop(StopReason::kUnsupportedValue,
+           fmt::format("{} of a tensor and a '{}'", name, Py_TYPE(other.get())->tp_name));
+    return SymValue::borrow(Py_NotImplemented);
+  }
+  CallArgs args{{SymValue::borrow(self), other}, {}};
+  require_plain(args, nullptr);
+  return call_real(method, args);
+}
+
+// As binary_op1 and SLOT1BINFULL: the right operand's method comes first where its class overrides that of a base.
+SymValue Simulator::binary_by_methods(const char* method, const char* reflected, SymValue left, SymValue right) {
+  PyTypeObject *of_left = Py_TYPE(left.get()), *of_right = Py_TYPE(right.get());
+  const bool two_types = of_left != of_right;
+  if (two_types && PyType_IsSubtype(of_right, of_left) &&
+      lookup_type(of_right, interned(reflected)) != lookup_type(of_left, interned(reflected))) {
+    SymValue result = operator_method(right.get(), reflected, left);
+    return implemented(result) ? result : operator_method(left.get(), method, right);
+  }
+  SymValue result = operator_method(left.get(), method, right);
+  return implemented(result) || !two_types ? result : operator_method(right.get(), reflected, left);
+}
 
 SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymValue right) {
   const BinaryRow& row = kBinary[static_cast<size_t>(kind)];
@@ -60,17 +115,11 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   realise(right);
   if (has_python_specials(left.get()) || has_python_specials(right.get())) {
     if (in_place) {
-      auto result = call_special(left.get(), row.in_place_method, {right});
-      if (implemented(result)) return *result;
+      SymValue result = operator_method(left.get(), row.in_place_method, right);
+      if (implemented(result)) return result;
     }
-    bool right_first =
-        Py_TYPE(right.get()) != Py_TYPE(left.get()) && PyType_IsSubtype(Py_TYPE(right.get()), Py_TYPE(left.get()));
-    for (int side = 0; side < 2; ++side) {
-      bool reflected = (side == 0) == right_first;
-      auto result =
-          reflected ? call_special(right.get(), row.reflected, {left}) : call_special(left.get(), row.method, {right});
-      if (implemented(result)) return *result;
-    }
+    SymValue result = binary_by_methods(row.method, row.reflected, left, right);
+    if (implemented(result)) return result;
     stop(StopReason::kUnsupportedValue,
          fmt::format("{} of '{}' and '{}'", row.method, Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
   }
@@ -92,47 +141,57 @@ SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
   return from_real(check(function(operand.get())));
 }
 
-namespace {
-
-// No value of one of these types equals one of another, whatever they contain.
-bool are_unequal_by_type(PyObject* left, PyObject* right) {
-  PyTypeObject* const apart[] = {&PyList_Type, &PyTuple_Type,   &PyDict_Type,
-                                 &PyLong_Type, &PyUnicode_Type, Py_TYPE(Py_None)};
-  auto is_one = [&](PyObject* obj) {
-    return std::find(std::begin(apart), std::end(apart), Py_TYPE(obj)) != std::end(apart);
-  };
-  return Py_TYPE(left) != Py_TYPE(right) && is_one(left) && is_one(right);
+// tp_richcompare of the left operand, which may give NotImplemented.
+SymValue Simulator::compare_by_slot(int op, SymValue left, SymValue right) {
+  PyTypeObject* type = Py_TYPE(left.get());
+  if (has_python_specials(left.get()) && compares_in_python(type)) {
+    if (auto result = call_special(left.get(), kCompare[op], {right})) return *result;
+    PyObject* method = lookup_type(type, interned(kCompare[op]));
+    if (!method) return SymValue::borrow(Py_NotImplemented);
+    if (Py_TYPE(method) != &PyWrapperDescr_Type)
+      stop(StopReason::kUnsupportedValue, fmt::format("{} of '{}'", kCompare[op], type->tp_name));
+    type = PyDescr_TYPE(method);
+  }
+  if (left.get() == Py_None || type->tp_richcompare == PyBaseObject_Type.tp_richcompare)
+    return compare_as_object(op, left, right);
+  if (!type->tp_richcompare || are_apart(left.get(), right.get())) return SymValue::borrow(Py_NotImplemented);
+  CallArgs args{{left, right}, {}};
+  require_plain(args, nullptr);
+  mark_location();
+  return from_real(check(type->tp_richcompare(left.get(), right.get(), op)));
 }
 
-}  // namespace
+// As object_richcompare.
+SymValue Simulator::compare_as_object(int op, SymValue left, SymValue right) {
+  if (op == Py_EQ && is_same(left, right)) return SymValue::borrow(Py_True);
+  if (op != Py_NE) return SymValue::borrow(Py_NotImplemented);
+  SymValue equal = compare_by_slot(Py_EQ, left, right);
+  if (!implemented(equal)) return equal;
+  return SymValue::borrow(truth(equal) ? Py_False : Py_True);
+}
+
+// As do_richcompare.
+SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
+  PyTypeObject *of_left = Py_TYPE(left.get()), *of_right = Py_TYPE(right.get());
+  const bool right_first = of_left != of_right && PyType_IsSubtype(of_right, of_left);
+  if (right_first)
+    if (SymValue result = compare_by_slot(_Py_SwappedOp[op], right, left); implemented(result)) return result;
+  if (SymValue result = compare_by_slot(op, left, right); implemented(result)) return result;
+  if (!right_first)
+    if (SymValue result = compare_by_slot(_Py_SwappedOp[op], right, left); implemented(result)) return result;
+  if (op == Py_EQ || op == Py_NE) return SymValue::borrow(is_same(left, right) == (op == Py_EQ) ? Py_True : Py_False);
+  static const char* const kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
+  raise(PyExc_TypeError, fmt::format("'{}' not supported between instances of '{}' and '{}'", kSigns[op],
+                                     of_left->tp_name, of_right->tp_name));
+}
 
 SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
   const int op = static_cast<int>(kind);
-  const bool equality = kind == CompareKind::kEqual || kind == CompareKind::kNotEqual;
   realise(left);
   realise(right);
-  if (has_python_specials(left.get()) || has_python_specials(right.get())) {
-    bool right_first =
-        Py_TYPE(right.get()) != Py_TYPE(left.get()) && PyType_IsSubtype(Py_TYPE(right.get()), Py_TYPE(left.get()));
-    for (int side = 0; side < 2; ++side) {
-      bool reflected = (side == 0) == right_first;
-      auto result = reflected ? call_special(right.get(), kCompareReflected[op], {left})
-                              : call_special(left.get(), kCompare[op], {right});
-      if (implemented(result)) return *result;
-    }
-    if (kind == CompareKind::kNotEqual) {
-      auto equal = call_special(left.get(), "__eq__", {right});
-      if (implemented(equal)) return SymValue::borrow(truth(*equal) ? Py_False : Py_True);
-    }
-    if (equality) {
-      bool same = is_same(left, right);
-      return SymValue::borrow(same == (kind == CompareKind::kEqual) ? Py_True : Py_False);
-    }
-    stop(StopReason::kUnsupportedValue,
-         fmt::format("comparison of '{}' and '{}'", Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
-  }
-  if (equality && are_unequal_by_type(left.get(), right.get()))
-    return SymValue::borrow(kind == CompareKind::kEqual ? Py_False : Py_True);
+  if (has_python_specials(left.get()) || has_python_specials(right.get())) return compare_by_slots(op, left, right);
+  if ((op == Py_EQ || op == Py_NE) && are_apart(left.get(), right.get()))
+    return SymValue::borrow(op == Py_NE ? Py_True : Py_False);
   CallArgs args{{left, right}, {}};
   require_plain(args, nullptr);
   mark_location();

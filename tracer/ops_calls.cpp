@@ -148,6 +148,9 @@ void handle_ReturnConst(Simulator&, SimFrame& frame, const Instruction& instr) {
 void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue from = frame.pop(), level = frame.pop();
   PyObject* name = frame.code->name_at(instr.arg);
+  SymValue import = sim.load_global(frame.builtins.get(), frame.builtins.get(), interned("__import__"));
+  if (!PyCFunction_Check(sim.realise(import)))
+    sim.stop(StopReason::kImport, "builtins.__import__ is not the interpreter's own");
   bool relative = PyLong_AsLong(level.get()) != 0;
   if (!relative) {
     PyObject* modules = PyImport_GetModuleDict();

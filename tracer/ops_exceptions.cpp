@@ -1,5 +1,6 @@
 // Raising, handlers and `with`, in both of CPython's models.
 #include "tracer/ops.h"
+#include "tracer/proxies.h"
 
 namespace framejit::ops {
 
@@ -55,9 +56,9 @@ void enter_context(Simulator& sim, SimFrame& frame) {
 SymValue call_exit(Simulator& sim, const SymValue& exit, PyObject* exception) {
   CallArgs args;
   if (exception) {
-    Ref traceback = Ref::steal(PyException_GetTraceback(exception));
+    const BreakPoint* raised_at = sim.raised_at(exception);
     args.positional = {SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))), SymValue::borrow(exception),
-                       traceback ? SymValue(traceback) : SymValue::borrow(Py_None)};
+                       raised_at ? SymValue(make_sim_traceback(sim, *raised_at)) : SymValue::borrow(Py_None)};
   } else {
     args.positional.assign(3, SymValue::borrow(Py_None));
   }

@@ -184,36 +184,48 @@ PyMethodDef generator_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+PyTypeObject proxy_type(const char* name, size_t size, destructor dealloc) {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = name;
+  type.tp_basicsize = static_cast<Py_ssize_t>(size);
+  type.tp_flags = Py_TPFLAGS_DEFAULT;
+  type.tp_dealloc = dealloc;
+  return type;
+}
+
+PyTypeObject* ready(PyTypeObject& type) {
+  FJ_CHECK(PyType_Ready(&type) == 0, "the type {} could not be made", type.tp_name);
+  return &type;
+}
+
 PyTypeObject* generator_type() {
   static PyTypeObject type = [] {
-    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
-    t.tp_name = "framejit.SimulatedGenerator";
-    t.tp_basicsize = sizeof(SimGeneratorObject);
-    t.tp_flags = Py_TPFLAGS_DEFAULT;
-    t.tp_dealloc = generator_dealloc;
+    PyTypeObject t = proxy_type("framejit.SimulatedGenerator", sizeof(SimGeneratorObject), generator_dealloc);
     t.tp_iter = PyObject_SelfIter;
     t.tp_iternext = generator_next;
     t.tp_methods = generator_methods;
     return t;
   }();
-  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
-  FJ_CHECK(ready, "the generator proxy type could not be made");
-  return &type;
+  return once_under_lock([] { return ready(type); });
 }
 
 PyTypeObject* callable_type() {
   static PyTypeObject type = [] {
-    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
-    t.tp_name = "framejit.SimulatedCallable";
-    t.tp_basicsize = sizeof(SimCallableObject);
-    t.tp_flags = Py_TPFLAGS_DEFAULT;
-    t.tp_dealloc = callable_dealloc;
+    PyTypeObject t = proxy_type("framejit.SimulatedCallable", sizeof(SimCallableObject), callable_dealloc);
     t.tp_call = callable_call;
     return t;
   }();
-  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
-  FJ_CHECK(ready, "the callable proxy type could not be made");
-  return &type;
+  return once_under_lock([] { return ready(type); });
+}
+
+struct SimTracebackObject {
+  PyObject_HEAD BreakPoint origin;
+};
+
+PyTypeObject* traceback_type() {
+  static PyTypeObject type = proxy_type("framejit.SimulatedTraceback", sizeof(SimTracebackObject),
+                                        [](PyObject* self) { Py_TYPE(self)->tp_free(self); });
+  return once_under_lock([] { return ready(type); });
 }
 
 }  // namespace
@@ -235,6 +247,17 @@ SimFrame* sim_generator_frame(PyObject* obj) {
 }
 
 BreakPoint sim_generator_origin(PyObject* obj) { return reinterpret_cast<SimGeneratorObject*>(obj)->origin; }
+
+Ref make_sim_traceback(Simulator& sim, BreakPoint raised_at) {
+  auto* self = PyObject_New(SimTracebackObject, traceback_type());
+  FJ_CHECK(self, "out of memory");
+  self->origin = raised_at;
+  return Ref::steal(reinterpret_cast<PyObject*>(self));
+}
+
+bool is_sim_traceback(PyObject* obj) { return Py_TYPE(obj) == traceback_type(); }
+
+BreakPoint sim_traceback_origin(PyObject* obj) { return reinterpret_cast<SimTracebackObject*>(obj)->origin; }
 
 Ref make_sim_callable(Simulator& sim, SymValue callable) {
   auto* self = PyObject_New(SimCallableObject, callable_type());

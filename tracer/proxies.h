@@ -18,6 +18,12 @@ void set_stop_iteration(PyObject* value);
 // Where the generator was made: a break before that point needs no generator to be rebuilt.
 BreakPoint sim_generator_origin(PyObject* obj);
 
+// Stands for the traceback of an exception that the trace raised: it can be handed around, and not be looked into.
+Ref make_sim_traceback(Simulator& sim, BreakPoint raised_at);
+bool is_sim_traceback(PyObject* obj);
+// A break before that point has the real one.
+BreakPoint sim_traceback_origin(PyObject* obj);
+
 // A callable that runs `callable` under the simulation.
 Ref make_sim_callable(Simulator& sim, SymValue callable);
 bool is_sim_callable(PyObject* obj);

@@ -3,6 +3,7 @@
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/proxies.h"
+#include "tracer/type_slots.h"
 
 namespace framejit {
 
@@ -17,14 +18,6 @@ namespace {
 bool is_struct_sequence(PyTypeObject* type) {
   return PyType_IsSubtype(type, &PyTuple_Type) &&
          PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "n_sequence_fields");
-}
-
-// The first base that is not written in Python. Types that C++ code makes at run time (pybind11's) are heap types too,
-// but have a tp_dealloc of their own.
-PyTypeObject* native_base(PyTypeObject* type) {
-  static const destructor of_python = reinterpret_cast<PyTypeObject*>(library().enum_type)->tp_dealloc;
-  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == of_python) type = type->tp_base;
-  return type;
 }
 
 PyObject* builtin(const char* name) {
@@ -47,6 +40,7 @@ bool looks_at_frame(const bytecode::DecodedCode& code) {
 RecipeBuilder::RecipeBuilder(Simulator& sim) : sim_(sim), world_(sim.world()), capture_(sim.world().capture()) {}
 
 void RecipeBuilder::cannot_rebuild(PyObject* obj) {
+  if (is_sim_traceback(obj)) sim_.stop_before_raise(StopReason::kCannotRebuild, sim_traceback_origin(obj));
   throw StopTrace{
       TraceStop{StopReason::kCannotRebuild, fmt::format("a '{}'", Py_TYPE(obj)->tp_name), sim_.location_text()},
       is_sim_generator(obj) ? sim_generator_origin(obj) : sim_.native_origin(obj)};
@@ -175,9 +169,14 @@ void RecipeBuilder::add_attributes(RecipeId recipe, PyObject* obj, PyObject* dic
 
 // Made by the __new__ of the C type below, so that no __init__ in Python runs again.
 RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
+  if (const BreakPoint* raised = sim_.raised_at(obj)) sim_.stop_before_raise(StopReason::kCannotRebuild, *raised);
   PyTypeObject* type = Py_TYPE(obj);
   auto* native = reinterpret_cast<PyObject*>(native_base(type));
-  PyObject* args = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "args")));
+  PyObject* reduced = sim_.keep(Ref::steal(PyObject_CallMethod(native, "__reduce__", "O", obj)));
+  PyErr_Clear();
+  if (!reduced) cannot_rebuild(obj);
+  // Not obj.args: OSError takes the file name out of them, and gives it here.
+  PyObject* args = PyTuple_GET_ITEM(reduced, 1);
   std::vector<RecipeId> ids;
   bool python_made = false;
   for (const char* name : {"__new__", "__init__"}) {
@@ -185,16 +184,17 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
     if (found && Py_TYPE(found) == &PyStaticMethod_Type) found = native;
     python_made = python_made || found == native || (found && PyFunction_Check(found));
   }
+  if (python_made && PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject*>(PyExc_OSError))) cannot_rebuild(obj);
   if (python_made) ids.push_back(constant(reinterpret_cast<PyObject*>(type)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
   PyObject* made_by = reinterpret_cast<PyObject*>(type);
   if (python_made) made_by = sim_.keep(Ref::steal(PyObject_GetAttrString(native, "__new__")));
   RecipeId id = call(made_by, ids);
   memo_[obj] = id;
-  Ref reduced = Ref::steal(PyObject_CallMethod(native, "__reduce__", "O", obj));
-  if (!reduced) cannot_rebuild(obj);
-  if (PyTuple_GET_SIZE(reduced.get()) > 2 && PyDict_Check(PyTuple_GET_ITEM(reduced.get(), 2)))
-    add_attributes(id, obj, PyTuple_GET_ITEM(reduced.get(), 2));
+  PyObject *name, *value;
+  if (PyTuple_GET_SIZE(reduced) > 2 && PyDict_Check(PyTuple_GET_ITEM(reduced, 2)))
+    for (Py_ssize_t pos = 0; PyDict_Next(PyTuple_GET_ITEM(reduced, 2), &pos, &name, &value);)
+      add_attribute(id, name, value);
   if (Ref cause = Ref::steal(PyException_GetCause(obj))) add_attribute(id, interned("__cause__"), cause.get());
   return id;
 }

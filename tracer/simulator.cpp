@@ -1,6 +1,7 @@
 #include "tracer/simulator.h"
 
 #include "tracer/callables.h"
+#include "tracer/proxies.h"
 #include "tracer/recipes.h"
 
 namespace framejit {
@@ -170,6 +171,23 @@ BreakPoint Simulator::raise_origin() {
   }
   PyErr_Restore(type, value, traceback);
   return it->second;
+}
+
+const BreakPoint* Simulator::raised_at(PyObject* exception) const {
+  auto found = raise_origins_.find(exception);
+  return found == raise_origins_.end() ? nullptr : &found->second;
+}
+
+void Simulator::stop_before_raise(StopReason reason, const BreakPoint& point) {
+  throw StopTrace{TraceStop{reason, "the traceback of an exception that the trace raised", location_text()}, point};
+}
+
+void Simulator::set_traceback(PyObject* exception, SymValue traceback) {
+  PyObject* obj = realise(traceback);
+  if (is_sim_traceback(obj) && raised_at(exception)) return;
+  if (obj != Py_None || is_outside_opaque(exception)) stop(StopReason::kUnsupportedAttribute, "a traceback is set");
+  raise_origins_.erase(exception);
+  PyException_SetTraceback(exception, Py_None);
 }
 
 // What the interpreter does when an exception is raised while another is handled.

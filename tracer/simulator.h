@@ -58,6 +58,12 @@ class Simulator {
 
   // Makes the exception that the innermost frame handles the context of one that is raised.
   void chain_context(PyObject* exception);
+  // Where the capture could end before this exception was raised in the trace; null if it was not.
+  const BreakPoint* raised_at(PyObject* exception) const;
+  // Ends the capture there: what follows needs the traceback.
+  [[noreturn]] void stop_before_raise(StopReason reason, const BreakPoint& point);
+  // exception.__traceback__ = traceback
+  void set_traceback(PyObject* exception, SymValue traceback);
 
   // The slot's value; in the segment's frame, wrapped at the first read.
   SymValue& slot(SimFrame& frame, int32_t index);
@@ -132,6 +138,12 @@ class Simulator {
   SymValue binary(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
   SymValue unary(bytecode::UnaryKind kind, SymValue operand);
   SymValue compare(bytecode::CompareKind kind, SymValue left, SymValue right);
+  // The protocols of operators, for operands with methods in Python. NotImplemented is a value among others.
+  SymValue operator_method(PyObject* self, const char* name, SymValue other);
+  SymValue binary_by_methods(const char* method, const char* reflected, SymValue left, SymValue right);
+  SymValue compare_by_slots(int op, SymValue left, SymValue right);
+  SymValue compare_by_slot(int op, SymValue left, SymValue right);
+  SymValue compare_as_object(int op, SymValue left, SymValue right);
   bool is_same(SymValue left, SymValue right);
   bool truth(SymValue& value);
   Py_ssize_t length(SymValue& value);

@@ -11,6 +11,7 @@ namespace {
 struct PythonSlots {
   newfunc tp_new = nullptr;
   richcmpfunc tp_richcompare = nullptr;
+  destructor tp_dealloc = nullptr;
 
   PythonSlots() {
     Ref globals = Ref::steal(PyDict_New());
@@ -21,6 +22,7 @@ struct PythonSlots {
     FJ_CHECK(done && probe && PyType_Check(probe), "cannot make the probe class");
     tp_new = reinterpret_cast<PyTypeObject*>(probe)->tp_new;
     tp_richcompare = reinterpret_cast<PyTypeObject*>(probe)->tp_richcompare;
+    tp_dealloc = reinterpret_cast<PyTypeObject*>(probe)->tp_dealloc;
   }
 };
 
@@ -29,6 +31,11 @@ const PythonSlots& python_slots() {
 }
 
 }  // namespace
+
+PyTypeObject* native_base(PyTypeObject* type) {
+  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == python_slots().tp_dealloc) type = type->tp_base;
+  return type;
+}
 
 bool compares_in_python(PyTypeObject* type) { return type->tp_richcompare == python_slots().tp_richcompare; }
 

@@ -5,6 +5,10 @@
 
 namespace framejit {
 
+// The first base that is not written in Python. Types that C++ code makes at run time (pybind11's) are heap types too,
+// but have a tp_dealloc of their own.
+PyTypeObject* native_base(PyTypeObject* type);
+
 // Whether `==` on instances runs a method written in Python.
 bool compares_in_python(PyTypeObject* type);
 

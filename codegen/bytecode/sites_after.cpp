@@ -35,6 +35,12 @@ class SiteSearch {
     return op == SimOp::kSetupFinally || op == SimOp::kSetupWith || op == SimOp::kSetupAsyncWith;
   }
 
+  // A traceback has this frame, whose last line is that of the instruction which left it.
+  bool leaves_frame(InstrIndex i) const {
+    const SimOp op = code_.at(i).op;
+    return op == SimOp::kReturnValue || op == SimOp::kReturnConst || (op == SimOp::kReraise && handlers_of(i).empty());
+  }
+
   // The first legal place from `i` on, along the straight line that control takes if no branch is taken. Where that
   // line comes round to itself, as in a loop inside a 3.8 finally body, it goes on at the branch that it passed last.
   void add_next_site(InstrIndex i) {
@@ -42,7 +48,7 @@ class SiteSearch {
     std::vector<InstrIndex> branches;
     for (int steps = 0; steps < kMaxSteps && i.index() < code_.size() && code_.reachable(i); ++steps) {
       if (layout_.why_not_site(i) == nullptr) {
-        if (code_.at(i).op != SimOp::kReturnValue && code_.at(i).op != SimOp::kReturnConst) sites_.insert(i);
+        if (!leaves_frame(i)) sites_.insert(i);
         return;
       }
       const Instruction& instr = code_.at(i);

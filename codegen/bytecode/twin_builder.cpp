@@ -25,8 +25,6 @@ using bytecode::SimOp;
 
 namespace {
 
-enum CodeFlag : int32_t { kVarArgs = 0x4, kVarKeywords = 0x8 };
-
 bool loads_method(const Instruction& instr) {
   return instr.op == SimOp::kLoadMethod || (instr.op == SimOp::kLoadSuperAttr && (instr.aux & bytecode::kSuperMethod));
 }
@@ -50,12 +48,6 @@ class TwinBuilder {
     for (const Shape& shape : shapes_) write_dispatcher(shape);
     out_.bind(body);
     write_body();
-    if (spec_.resume_at) {
-      // super() without arguments takes the first parameter: resume code keeps that one, and is called with None for
-      // it.
-      out_.set_arg_counts(std::min(code_.arg_count, 1), 0, 0);
-      out_.set_flags(code_.flags & ~(kVarArgs | kVarKeywords));
-    }
     return out_.finish();
   }
 

@@ -21,24 +21,36 @@ Ref closure_of(const FrameView& view, const bytecode::DecodedCode& code) {
   return closure;
 }
 
+// So that the function can be called without arguments.
+bool set_defaults(const Ref& function, const bytecode::DecodedCode& code) {
+  if (code.arg_count != 0) {
+    Ref defaults = Ref::steal(PyTuple_New(code.arg_count));
+    if (!defaults) return false;
+    for (int i = 0; i < code.arg_count; ++i) PyTuple_SET_ITEM(defaults.get(), i, Ref::borrow(Py_None).release());
+    if (PyFunction_SetDefaults(function.get(), defaults.get()) < 0) return false;
+  }
+  if (code.kwonly_arg_count == 0) return true;
+  Ref defaults = Ref::steal(PyDict_New());
+  for (int i = 0; i < code.kwonly_arg_count; ++i)
+    if (!defaults || PyDict_SetItem(defaults.get(), code.slot_name(code.arg_count + i), Py_None) < 0) return false;
+  return PyFunction_SetKwDefaults(function.get(), defaults.get()) == 0;
+}
+
 Ref resume_function(std::shared_ptr<CodeCache> cache, uint32_t exit, PyObject* globals, const Ref& closure) {
   Ref code = cache->resume_code(exit);
   if (!code) return nullptr;
   Ref function = Ref::steal(PyFunction_New(code.get(), globals));
   if (!function || (closure && PyFunction_SetClosure(function.get(), closure.get()) < 0)) return nullptr;
-  return function;
+  return set_defaults(function, cache->decoded()) ? std::move(function) : nullptr;
 }
 
 PyObject* run_resume_code(const Ref& function, Transfer transfer) {
-  PyObject* code = PyFunction_GET_CODE(function.get());
   TwinScope scope(PyThreadState_Get());
   if (transfer.wants_hook) scope.want_hook();
   transfer.frame = nullptr;
-  transfer.code = code;
+  transfer.code = PyFunction_GET_CODE(function.get());
   thread_state().push(std::move(transfer));
-  // Resume code has the first parameter of the code that it stands for, or none.
-  const bool takes_one = reinterpret_cast<PyCodeObject*>(code)->co_argcount != 0;
-  return PyObject_CallFunctionObjArgs(function.get(), takes_one ? Py_None : nullptr, nullptr);
+  return PyObject_CallFunctionObjArgs(function.get(), nullptr);
 }
 
 struct RestOfFrame {

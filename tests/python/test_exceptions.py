@@ -5,6 +5,8 @@ import traceback
 import pytest
 import torch
 
+import framejit
+
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -103,7 +105,7 @@ def test_custom_exception_with_attributes():
         except Custom as error:
             return error.details["value"] * error.code, error
 
-    check(f)
+    check(f, breaks=1)  # the exception leaves with its traceback
 
 
 def test_exception_object_returned_and_stored():
@@ -115,7 +117,7 @@ def test_exception_object_returned_and_stored():
             kept = error
         return kept.args[0] * 2
 
-    check(f)
+    check(f, graphs=2, breaks=1)
 
 
 def test_handlers_in_order_and_nested():
@@ -421,3 +423,100 @@ def test_context_of_a_caller_stays():
                 compiled(x3())
         assert isinstance(caught.value.__context__, KeyError)
     LOG.clear()
+
+
+def test_traceback_handed_to_exit():
+    class Manager:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, traceback):
+            self.seen = kind, traceback is None
+            return True
+
+    def f(x):
+        manager, calm = Manager(), Manager()
+        with manager:
+            {}["missing"]
+        with calm:
+            x = x + 1
+        return x, manager.seen, calm.seen
+
+    check(f)
+
+
+def test_traceback_that_exit_keeps():
+    class Manager:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, traceback):
+            self.traceback = traceback
+            return True
+
+    def f(x):
+        manager = Manager()
+        with manager:
+            {}["missing"]
+        return x + 1, manager.traceback.tb_frame.f_code.co_name
+
+    check(f, breaks=None)
+
+
+def test_traceback_of_an_exception_that_leaves_its_handler():
+    def f(x):
+        kept = []
+        for i in range(2):
+            try:
+                raise ValueError(i)
+            except ValueError as error:
+                kept.append(error)
+        return x + 1, [error.__traceback__ is None for error in kept]
+
+    check(f, breaks=None, warm=False)
+
+
+def test_traceback_taken_away():
+    def f(x):
+        try:
+            {}["missing"]
+        except KeyError as error:
+            same = error.with_traceback(None) is error, error.__traceback__
+            error.__traceback__ = None
+            try:
+                raise error
+            except KeyError as again:
+                return x + 1, same, again is error
+
+    check(f, breaks=None)
+
+
+def test_fields_of_exceptions_made_before_a_break():
+    class Numbered(OSError):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.number = 1
+
+    def f(x):
+        missing, failed, own = OSError(2, "text", "file"), ImportError("m", name="n", path="p"), Numbered(1, "q", "r")
+        framejit.graph_break()
+        return x + 1, missing.filename, failed.name, failed.path, own.filename, own.number
+
+    check(f, breaks=None)
+
+
+def test_last_line_of_a_frame_that_an_exception_left():
+    def fails(n):
+        try:
+            1 / n
+        except ValueError:
+            pass
+
+    def f(x):
+        try:
+            fails(0)
+        except ZeroDivisionError as error:
+            frame = error.__traceback__.tb_next.tb_frame
+            return x + 1, frame.f_lineno - frame.f_code.co_firstlineno
+
+    check(f, breaks=None, graphs=None)

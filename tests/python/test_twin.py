@@ -126,13 +126,14 @@ class Twin:
         if exit_number not in self.resumes:
             code = _core.twin_build(self.fn.__code__, self.segments, self.exits, *self.calls, exit_number)
             new = function_from(code, self.fn)
-            new.__defaults__ = new.__kwdefaults__ = None
+            new.__defaults__ = (None,) * code.co_argcount
+            new.__kwdefaults__ = dict.fromkeys(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
             self.resumes[exit_number] = new
         return self.resumes[exit_number]
 
     def resume(self, exit_number):
         function = self.resume_function(exit_number)
-        return outcome(function, (None,) * function.__code__.co_argcount)
+        return outcome(function, ())
 
     def depth(self, exit_):
         index, pending = exit_
@@ -408,7 +409,7 @@ def test_sites_after_an_exit_are_legal_and_reached(fn, call):
         after = _core.twin_sites_after(fn.__code__, i, 0)
         assert set(after) <= set(twin.sites)
         handled = any(twin.rows[h]["handled"] for h in hits[m + 1 :])
-        if not handled and twin.rows[hits[m + 1]]["op"] not in ("ReturnValue", "ReturnConst"):
+        if not handled and twin.rows[hits[m + 1]]["op"] not in ("ReturnValue", "ReturnConst", "Reraise"):
             assert set(after) & set(hits[m + 1 :]), (i, after, twin.rows[i])
 
 

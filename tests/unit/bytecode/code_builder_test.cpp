@@ -147,14 +147,6 @@ TEST_F(CodeBuilderTest, EntersBodyInTheMiddleOfATry) {
   EXPECT_EQ(run(code, ints({0})), "'caught'");
 }
 
-TEST_F(CodeBuilderTest, ChangesArgumentCounts) {
-  const Ref f = function("def f(a, b): return 5");
-  CodeBuilder builder(decoded(f));
-  builder.copy_all();
-  builder.set_arg_counts(0, 0, 0);
-  EXPECT_EQ(run(builder.finish(), ints({})), "5");
-}
-
 TEST_F(CodeBuilderTest, RefusesAStackThatUnderflows) {
   const Ref f = function("def f(): return 0");
   CodeBuilder builder(decoded(f));
