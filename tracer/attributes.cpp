@@ -219,6 +219,7 @@ SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, boo
     if (hook == library().module_getattr) {
       if (auto found = find_in_module(*this, obj, name)) return *found;
     } else {
+      if (!PyFunction_Check(hook)) stop(StopReason::kUnsupportedAttribute, "__getattr__ is no function");
       return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
     }
   }
@@ -264,6 +265,8 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   auto* type = reinterpret_cast<PyTypeObject*>(owner.get());
   World& world = sim.world();
   PyTypeObject* meta = Py_TYPE(type);
+  if (PyObject* hook = sim.lookup_type(meta, interned("__getattribute__")); hook && PyFunction_Check(hook))
+    return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyObject* in_meta = _PyType_Lookup(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
     if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, meta, owner);
@@ -295,7 +298,10 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
 
 static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
   PyObject* dict = PyModule_GetDict(owner.get());
+  if (!dict) sim.stop(StopReason::kUnsupportedAttribute, "a module that is not initialised");
   if (auto found = sim.read_namespace(dict, name)) return *found;
+  if (PyUnicode_CompareWithASCIIString(name, "__annotations__") == 0)
+    sim.stop(StopReason::kUnsupportedAttribute, "the annotations of a module, which are made when they are read");
   if (PyObject* in_type = _PyType_Lookup(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type))
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   // A module-level __getattr__ may import: only what it has already put in place is read.
@@ -318,9 +324,9 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     if (const BreakPoint* raised = raised_at(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, *raised);
   if (PyModule_Check(obj)) {
-    if (Py_TYPE(obj)->tp_getattro != PyModule_Type.tp_getattro)
+    if (PyObject* hook = lookup_type(Py_TYPE(obj), interned("__getattribute__")); hook && PyFunction_Check(hook))
       stop(StopReason::kUnsupportedAttribute,
-           fmt::format("'{}' of a module with attributes of its own", PyUnicode_AsUTF8(name)));
+           fmt::format("'{}' of a module with __getattribute__", PyUnicode_AsUTF8(name)));
     return load_module_object_attr(*this, owner, name);
   }
   PyTypeObject* type = Py_TYPE(obj);
@@ -347,10 +353,12 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
         return call(SymValue::borrow(getattr), {owner, SymValue::borrow(name)});
       }
     }
+    if (Py_TYPE(hook) != &PyWrapperDescr_Type)
+      stop(StopReason::kUnsupportedAttribute, "__getattribute__ is no function");
   }
   if (PyMethod_Check(obj)) {
-    SymValue function = SymValue::borrow(PyMethod_GET_FUNCTION(obj));
-    if (PyUnicode_CompareWithASCIIString(name, "__self__") == 0) return SymValue::borrow(PyMethod_GET_SELF(obj));
+    auto [function, self] = method_parts(obj);
+    if (PyUnicode_CompareWithASCIIString(name, "__self__") == 0) return self;
     if (PyUnicode_CompareWithASCIIString(name, "__func__") == 0) return function;
     return load_attr(function, name);
   }
@@ -371,6 +379,8 @@ std::optional<SymValue> Simulator::find_attr(const SymValue& owner, PyObject* na
 }
 
 SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)  // as super_getattro: the super object's own
+    return SymValue::borrow(reinterpret_cast<PyObject*>(&PySuper_Type));
   PyObject* obj = self.get();
   bool on_class = PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj), start);
   PyTypeObject* type = on_class ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
@@ -463,7 +473,9 @@ void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue
     if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a module", PyUnicode_AsUTF8(name)));
     realise(value);
-    store_global(PyModule_GetDict(obj), name, value.obj);
+    PyObject* dict = PyModule_GetDict(obj);
+    if (!dict) stop(StopReason::kUnsupportedAttribute, "a module that is not initialised");
+    store_global(dict, name, value.obj);
     return;
   }
   PyTypeObject* type = Py_TYPE(obj);

@@ -79,6 +79,16 @@ static bool is_instance_of_tensor_type(Simulator& sim, PyObject* tensor, PyObjec
   return true;
 }
 
+// Whether the class of `type` has this method in Python. Those of abc, typing and torch change nothing: they run as
+// they are.
+static bool asks_the_program(PyObject* type, const char* method) {
+  PyObject* hook = _PyType_Lookup(Py_TYPE(type), interned(method));
+  if (!hook || !PyFunction_Check(hook)) return false;
+  PyObject* module = PyDict_GetItemString(PyFunction_GET_GLOBALS(hook), "__name__");
+  const std::string_view name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+  return name != "abc" && name != "typing" && name.substr(0, 5) != "torch";
+}
+
 static bool is_instance(Simulator& sim, PyObject* obj, PyObject* type) {
   if (PyTuple_CheckExact(type)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i)
@@ -87,6 +97,9 @@ static bool is_instance(Simulator& sim, PyObject* obj, PyObject* type) {
   }
   if (sim.is_tensor(obj) && !strcmp(Py_TYPE(type)->tp_name, "torch.tensortype"))
     return is_instance_of_tensor_type(sim, obj, type);
+  if (Py_TYPE(obj) != reinterpret_cast<PyTypeObject*>(type) && !sim.is_tensor(obj) &&
+      asks_the_program(type, "__instancecheck__"))
+    if (auto answer = sim.call_special(type, "__instancecheck__", {SymValue::borrow(obj)})) return sim.truth(*answer);
   int result = PyObject_IsInstance(obj, type);
   sim.check_status(result);
   sim.guard_bases(Py_TYPE(obj));
@@ -100,6 +113,9 @@ SymValue call_isinstance(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_issubclass(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "issubclass");
+  if (PyObject* type = sim.realise(args.positional[1]); asks_the_program(type, "__subclasscheck__"))
+    if (auto answer = sim.call_special(type, "__subclasscheck__", {args.positional[0]}))
+      return boolean(sim.truth(*answer));
   int result = PyObject_IsSubclass(sim.realise(args.positional[0]), sim.realise(args.positional[1]));
   sim.check_status(result);
   if (PyType_Check(args.positional[0].get()))
@@ -160,9 +176,13 @@ SymValue call_super(Simulator& sim, PyObject* callable, CallArgs args) {
     SimFrame& frame = sim.frame();
     const bytecode::DecodedCode& code = *frame.code;
     SymValue self = code.arg_count ? sim.slot(frame, 0) : SymValue();
+    bool in_cell = code.arg_count && code.slots[0].is_cell;
     for (size_t i = 0; i < code.slots.size(); ++i)
-      if (code.slots[i].from_arg == 0 && self.null()) self = sim.slot(frame, i);
-    if (!self.null() && PyCell_Check(self.get())) self = sim.load_cell(self.get(), code.slot_name(0));
+      if (code.slots[i].from_arg == 0 && self.null()) {
+        self = sim.slot(frame, i);
+        in_cell = code.slots[i].is_cell;
+      }
+    if (!self.null() && in_cell && PyCell_Check(self.get())) self = sim.load_cell(self.get(), code.slot_name(0));
     SymValue cls;
     for (size_t i = 0; i < code.slots.size(); ++i)
       if (code.slots[i].is_free && PyUnicode_CompareWithASCIIString(code.slot_name(i), "__class__") == 0)
@@ -193,7 +213,9 @@ SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() == 1 && !args.has_keywords())
     if (auto result = sim.call_special(obj, method, {}))
       return of_type(sim, *result, to_int ? &PyLong_Type : &PyFloat_Type, method);
-  if (auto result = sim.call_special(obj, "__index__", {})) return sim.call(SymValue::borrow(callable), {*result});
+  if (!sim.lookup_type(Py_TYPE(obj), interned(method)))
+    if (auto result = sim.call_special(obj, "__index__", {}))
+      return sim.call(SymValue::borrow(callable), {of_type(sim, *result, &PyLong_Type, "__index__")});
   sim.require_plain(args, callable);
   return sim.call_real(callable, args);
 }
@@ -296,6 +318,15 @@ SymValue call_id(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_real(callable, args);
 }
 
+// Of a container it is made from those of its elements.
+void rely_on_hash(Simulator& sim, PyObject* obj) {
+  if (is_plain_data(obj) || Py_TYPE(obj)->tp_hash == PyObject_HashNotImplemented) return;
+  sim.require_plain_key(obj);
+  if (!PyTuple_CheckExact(obj) && !PyFrozenSet_CheckExact(obj)) return rely_on_address(sim, obj);
+  PyObject* items = sim.keep(sim.check(PySequence_Tuple(obj)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) rely_on_hash(sim, PyTuple_GET_ITEM(items, i));
+}
+
 // As slot_tp_hash: a number that fits is the hash itself.
 SymValue hash_value(Simulator& sim, SymValue& number) {
   PyObject* obj = sim.realise(number);
@@ -312,7 +343,7 @@ SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 1) {
     PyObject* obj = sim.realise(args.positional[0]);
     if (auto result = sim.call_special(obj, "__hash__", {})) return hash_value(sim, *result);
-    if (!is_plain_data(obj) && Py_TYPE(obj)->tp_hash != PyObject_HashNotImplemented) rely_on_address(sim, obj);
+    rely_on_hash(sim, obj);
   }
   return sim.call_real(callable, args);
 }
@@ -433,7 +464,8 @@ SymValue call_object_getattribute(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_object_setattr(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 3, 3, "object.__setattr__");
-  sim.realise(args.positional[0]);
+  if (PyType_Check(sim.realise(args.positional[0])))
+    sim.stop(StopReason::kGlobalMutation, "an attribute of a class is set");
   sim.generic_store_attr(args.positional[0], attribute_name(sim, args.positional[1]), args.positional[2]);
   return SymValue::borrow(Py_None);
 }
@@ -441,6 +473,7 @@ SymValue call_object_setattr(Simulator& sim, PyObject*, CallArgs args) {
 SymValue call_object_delattr(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "object.__delattr__");
   PyObject* obj = sim.realise(args.positional[0]);
+  if (PyType_Check(obj)) sim.stop(StopReason::kGlobalMutation, "an attribute of a class is deleted");
   PyObject* name = attribute_name(sim, args.positional[1]);
   if (!sim.generic_find_attr(obj, name)) {
     PyErr_SetObject(PyExc_AttributeError, name);

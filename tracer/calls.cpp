@@ -27,7 +27,8 @@ const char* const kSpecials[] = {
     "__rshift__",   "__rfloordiv__", "__rmod__",    "__pos__",     "__imul__",     "__isub__",     "__rlshift__",
     "__rrshift__",  "__rand__",      "__ror__",     "__rxor__",    "__divmod__",   "__rdivmod__",  "__imatmul__",
     "__itruediv__", "__ifloordiv__", "__imod__",    "__ipow__",    "__ilshift__",  "__irshift__",  "__iand__",
-    "__ior__",      "__ixor__",      "__complex__", "__trunc__",   "__floor__",    "__ceil__",     "__missing__"};
+    "__ior__",      "__ixor__",      "__complex__", "__trunc__",   "__floor__",    "__ceil__",     "__missing__",
+    "__bytes__"};
 
 // Everything else may come to run Python code, or is None.
 bool is_c_method(PyObject* method) {
@@ -217,6 +218,9 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
   } else if (PyDict_CheckExact(obj)) {
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) require_plain_value(sim, value, depth + 1);
+  } else if (!strcmp(Py_TYPE(obj)->tp_name, "collections.deque")) {
+    PyObject* items = sim.keep(sim.check(PySequence_List(obj)));
+    require_plain_value(sim, items, depth);
   } else if (PySlice_Check(obj)) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
     for (PyObject* part : {slice->start, slice->stop, slice->step}) require_plain_value(sim, part, depth + 1);
@@ -293,14 +297,12 @@ SymValue Simulator::call(SymValue callable, std::initializer_list<SymValue> args
   return call(std::move(callable), std::move(call_args));
 }
 
-// A bound method of the program: its parts are read again through it.
-static std::pair<SymValue, SymValue> method_parts(Simulator& sim, PyObject* method) {
-  World& world = sim.world();
+std::pair<SymValue, SymValue> Simulator::method_parts(PyObject* method) {
   PyObject* function = PyMethod_GET_FUNCTION(method);
   PyObject* self = PyMethod_GET_SELF(method);
-  if (const Outside* outside = world.find(method)) {
-    SymValue f = world.wrap(function, world.sources().read(SourceKind::kMethodFunction, outside->source));
-    return {f, world.wrap(self, world.sources().read(SourceKind::kMethodSelf, outside->source))};
+  if (const Outside* outside = world_.find(method)) {
+    SymValue f = world_.wrap(function, world_.sources().read(SourceKind::kMethodFunction, outside->source));
+    return {f, world_.wrap(self, world_.sources().read(SourceKind::kMethodSelf, outside->source))};
   }
   return {SymValue::borrow(function), SymValue::borrow(self)};
 }
@@ -310,7 +312,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
     PyObject* f = realise(callable);
     if (PyFunction_Check(f)) return call_function(f, std::move(args), plain);
     if (PyMethod_Check(f)) {
-      auto [function, self] = method_parts(*this, f);
+      auto [function, self] = method_parts(f);
       args.positional.insert(args.positional.begin(), self);
       callable = function;
       continue;
@@ -389,7 +391,6 @@ SymValue Simulator::call_getter(PyObject* getter, CallArgs args) {
 }
 
 SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
-  PyObject* obj = partial.get();
   SymValue function = load_attr(partial, "func"), bound = load_attr(partial, "args"),
            keywords = load_attr(partial, "keywords");
   std::vector<SymValue> items = unpack(bound);
@@ -398,12 +399,12 @@ SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
   std::vector<std::pair<Ref, SymValue>> merged;
   for (Py_ssize_t pos = 0; PyDict_Next(keywords.get(), &pos, &key, &value);) {
     bool given = false;
+    if (!PyUnicode_Check(key)) stop(StopReason::kUnsupportedValue, "a keyword that is no text");
     for (auto& [name, unused] : args.keywords) given |= PyUnicode_Compare(name.get(), key) == 0;
     if (!given) merged.emplace_back(Ref::borrow(key), SymValue::borrow(value));
   }
   merged.insert(merged.end(), args.keywords.begin(), args.keywords.end());
   args.keywords = std::move(merged);
-  (void)obj;
   return function;
 }
 
@@ -422,7 +423,8 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       return result;
     }
     case CallableKind::kConsume:
-      for (SymValue& value : args.positional) value = as_c_callback(std::move(value));
+      for (SymValue& value : args.positional)
+        if (&value == &args.positional[0] || !Py_TYPE(realise(value))->tp_iter) value = as_c_callback(std::move(value));
       for (auto& [name, value] : args.keywords) value = as_c_callback(std::move(value));
       [[fallthrough]];
     case CallableKind::kIterate:
@@ -443,14 +445,11 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
   return call_real(callable, args);
 }
 
-// A function that C code will call back runs in the simulation.
+// What C code will call back runs in the simulation.
 SymValue Simulator::as_c_callback(SymValue value) {
-  PyObject* obj = value.get();
-  bool python = PyFunction_Check(obj) || PyMethod_Check(obj) || is_module(obj) ||
-                (Py_TYPE(obj)->tp_call && (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_Check(obj) &&
-                 !is_tensor(obj));
-  bool user_type = PyType_Check(obj) && (reinterpret_cast<PyTypeObject*>(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE);
-  return python || user_type ? SymValue(make_sim_callable(*this, std::move(value))) : value;
+  PyObject* obj = realise(value);
+  const bool wrap = PyCallable_Check(obj) && !is_tensor(obj) && !is_sim_callable(obj);
+  return wrap ? SymValue(make_sim_callable(*this, std::move(value))) : value;
 }
 
 // What C code will iterate over must iterate without Python code and be guarded.
@@ -535,8 +534,9 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
     }
     if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
       for (size_t i = 1; i < args.positional.size(); ++i) realise(args.positional[i]);
-      CallArgs rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
-      require_plain(rest, callable);
+      const size_t first_read =
+          one_of(PyUnicode_AsUTF8(PyDescr_NAME(key)), {"count", "index", "remove", "__contains__"}) ? 0 : 1;
+      require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable);
       return call_real(target, args);
     }
     stop(StopReason::kUnknownCall, qualified_name(callable));

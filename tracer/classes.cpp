@@ -7,6 +7,7 @@
 namespace framejit {
 
 std::pair<PyTypeObject*, SymValue> Simulator::super_parts(PyObject* super) {
+  if (is_outside_opaque(super)) stop(StopReason::kUnsupportedValue, "a super object of the program");
   Ref start = check(PyObject_GetAttrString(super, "__thisclass__"));
   Ref self = check(PyObject_GetAttrString(super, "__self__"));
   return {reinterpret_cast<PyTypeObject*>(keep(std::move(start))), SymValue(std::move(self))};
@@ -28,6 +29,8 @@ SymValue Simulator::call_type(PyTypeObject* type, CallArgs args) {
       args.positional.insert(args.positional.begin(), SymValue::borrow(obj));
       return call_function(hook, std::move(args), false);
     }
+    if (hook && hook != _PyType_Lookup(&PyType_Type, interned("__call__")))
+      return call(bind(hook, meta, SymValue::borrow(obj)), std::move(args));
   }
   return construct(type, std::move(args));
 }

@@ -24,6 +24,15 @@ PyObject* plain_key(Simulator& sim, SymValue& key) {
   return obj;
 }
 
+// A set of objects gives them in an order that comes from their addresses.
+void require_known_order(Simulator& sim, PyObject* set) {
+  if (PySet_GET_SIZE(set) < 2) return;
+  PyObject* items = sim.keep(sim.check(PySequence_Tuple(set)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+    if (PyObject* item = PyTuple_GET_ITEM(items, i); !is_plain_data(item) && !is_identity_constant(item))
+      sim.stop(StopReason::kUnsupportedValue, fmt::format("the order of a set of '{}'", Py_TYPE(item)->tp_name));
+}
+
 }  // namespace
 
 SymValue Simulator::get_item(SymValue container, SymValue key) {
@@ -103,7 +112,7 @@ void Simulator::delete_item(SymValue container, SymValue key) {
 
 bool Simulator::contains(SymValue container, SymValue item) {
   PyObject* obj = realise(container);
-  if (!is_exact_builtin_container(obj) && !is_tensor(obj)) {
+  if ((!is_exact_builtin_container(obj) || is_outside_opaque(obj)) && !is_tensor(obj)) {
     if (auto result = call_special(obj, "__contains__", {item})) return truth(*result);
     realise(item);
     if (const Outside* outside = world_.find(obj)) {
@@ -131,8 +140,8 @@ bool Simulator::contains(SymValue container, SymValue item) {
   realise(compared.positional[0]);
   if (PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj)) {
     require_plain_key(compared.positional[0].get());
-    SymValue keys = get_iter(container);
-    while (Ref key = Ref::steal(PyIter_Next(keys.get()))) require_plain_key(key.get());
+    PyObject* keys = keep(check(PySequence_List(obj)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); ++i) require_plain_key(PyList_GET_ITEM(keys, i));
   } else {
     compared.positional.push_back(container);
     require_plain(compared, nullptr);
@@ -144,7 +153,10 @@ bool Simulator::contains(SymValue container, SymValue item) {
 
 SymValue Simulator::get_iter(SymValue iterable) {
   PyObject* obj = realise(iterable);
-  if (is_exact_builtin_container(obj) || is_sim_generator(obj)) return SymValue(check(PyObject_GetIter(obj)));
+  if ((is_exact_builtin_container(obj) && !is_outside_opaque(obj)) || is_sim_generator(obj)) {
+    if (PyAnySet_CheckExact(obj)) require_known_order(*this, obj);
+    return SymValue(check(PyObject_GetIter(obj)));
+  }
   if (is_tensor(obj)) {
     mark_location();
     return SymValue(check(PyObject_GetIter(obj)));
@@ -181,7 +193,16 @@ SymValue Simulator::get_iter(SymValue iterable) {
   return SymValue(check(PyObject_GetIter(obj)));
 }
 
-std::optional<SymValue> Simulator::next(SymValue& iterator) {
+// The present StopIteration is taken; its value goes to `stop_value`.
+static void take_stop_iteration(SymValue* stop_value) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Ref held_type = Ref::steal(type), held = Ref::steal(value), held_traceback = Ref::steal(traceback);
+  if (stop_value) *stop_value = SymValue(Ref::steal(PyObject_GetAttrString(held.get(), "value")));
+}
+
+std::optional<SymValue> Simulator::next(SymValue& iterator, SymValue* stop_value) {
   PyObject* obj = realise(iterator);
   if (is_outside_opaque(obj) && !lookup_type(Py_TYPE(obj), interned("__next__")))
     stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
@@ -191,7 +212,7 @@ std::optional<SymValue> Simulator::next(SymValue& iterator) {
       return call_special(obj, "__next__", {});
     } catch (const PythonRaised&) {
       if (!PyErr_ExceptionMatches(PyExc_StopIteration)) throw;
-      PyErr_Clear();
+      take_stop_iteration(stop_value);
       return std::nullopt;
     }
   }
@@ -202,7 +223,7 @@ std::optional<SymValue> Simulator::next(SymValue& iterator) {
   if (item) return from_real(Ref::steal(item));
   if (PyErr_Occurred()) {
     if (crossing_ || !PyErr_ExceptionMatches(PyExc_StopIteration)) raise();
-    PyErr_Clear();
+    take_stop_iteration(stop_value);
   }
   return std::nullopt;
 }

@@ -71,18 +71,19 @@ void handle_YieldValue(Simulator& sim, SimFrame& frame, const Instruction&) {
 // One step of a delegated iteration. True: it yielded; false: it ended with `result`.
 static bool delegate(Simulator& sim, SymValue& iterator, SymValue sent, SymValue& result) {
   std::optional<SymValue> item;
+  SymValue stop_value = SymValue::borrow(Py_None);
   SimFrame* generator = sim_generator_frame(iterator.get());
   if (generator) {
     item = sim.resume_generator(*generator, std::move(sent));
   } else {
     if (sent.get() != Py_None) sim.stop(StopReason::kGeneratorCall, "a value is sent to an iterator");
-    item = sim.next(iterator);
+    item = sim.next(iterator, &stop_value);
   }
   if (item) {
     result = std::move(*item);
     return true;
   }
-  result = generator ? generator->return_value : SymValue::borrow(Py_None);
+  result = generator ? generator->return_value : stop_value;
   return false;
 }
 
@@ -130,12 +131,12 @@ ASYNC_STOP(SetupAsyncWith)
 
 // --- match
 
-static bool has_abc_flag(Simulator& sim, PyObject* obj, const char* abc) {
-  Ref module = sim.check(PyImport_ImportModule("collections.abc"));
-  Ref type = sim.check(PyObject_GetAttrString(module.get(), abc));
-  int result = PyObject_IsInstance(obj, type.get());
-  sim.check_status(result);
-  return result && !PyUnicode_Check(obj) && !PyBytes_Check(obj) && !PyByteArray_Check(obj);
+// Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING: a class has at most one of them, that of its first base with one.
+constexpr unsigned long kSequenceFlag = 1UL << 5, kMappingFlag = 1UL << 6;
+
+static void push_type_flag(SimFrame& frame, Simulator& sim, unsigned long flag) {
+  const bool has = (Py_TYPE(sim.realise(frame.peek(1)))->tp_flags & flag) != 0;
+  frame.push(SymValue::borrow(has ? Py_True : Py_False));
 }
 
 void handle_GetLen(Simulator& sim, SimFrame& frame, const Instruction&) {
@@ -143,13 +144,11 @@ void handle_GetLen(Simulator& sim, SimFrame& frame, const Instruction&) {
 }
 
 void handle_MatchMapping(Simulator& sim, SimFrame& frame, const Instruction&) {
-  bool match = has_abc_flag(sim, sim.realise(frame.peek(1)), "Mapping");
-  frame.push(SymValue::borrow(match ? Py_True : Py_False));
+  push_type_flag(frame, sim, kMappingFlag);
 }
 
 void handle_MatchSequence(Simulator& sim, SimFrame& frame, const Instruction&) {
-  bool match = has_abc_flag(sim, sim.realise(frame.peek(1)), "Sequence");
-  frame.push(SymValue::borrow(match ? Py_True : Py_False));
+  push_type_flag(frame, sim, kSequenceFlag);
 }
 
 void handle_MatchKeys(Simulator& sim, SimFrame& frame, const Instruction& instr) {
@@ -158,6 +157,11 @@ void handle_MatchKeys(Simulator& sim, SimFrame& frame, const Instruction& instr)
   bool all = true;
   for (Py_ssize_t i = 0; all && i < PyTuple_GET_SIZE(keys.get()); ++i) {
     SymValue key = SymValue::borrow(PyTuple_GET_ITEM(keys.get(), i));
+    for (Py_ssize_t other = 0; other < i; ++other) {
+      SymValue equal =
+          sim.compare(bytecode::CompareKind::kEqual, SymValue::borrow(PyTuple_GET_ITEM(keys.get(), other)), key);
+      if (sim.truth(equal)) sim.stop(StopReason::kUncaughtException, "a mapping pattern asks for a key twice");
+    }
     all = sim.contains(subject, key);
     if (!all) break;
     SymValue value = sim.get_item(subject, key);
@@ -175,26 +179,35 @@ static std::optional<std::vector<SymValue>> class_attributes(Simulator& sim, Sym
   if (!instance) return std::nullopt;
   std::vector<SymValue> found;
   SymValue owner = SymValue::borrow(type);
+  std::vector<PyObject*> asked;
+  auto find = [&](PyObject* name) {
+    for (PyObject* other : asked)
+      if (PyUnicode_Compare(name, other) == 0)
+        sim.stop(StopReason::kUncaughtException, "two patterns for one attribute");
+    asked.push_back(name);
+    auto value = sim.find_attr(subject, name);
+    if (value) found.push_back(std::move(*value));
+    return value.has_value();
+  };
   if (positional) {
     auto match_args = sim.find_attr(owner, interned("__match_args__"));
     bool self_match = !match_args && (reinterpret_cast<PyTypeObject*>(type)->tp_flags & (1UL << 22)) != 0;
     if (self_match && positional == 1) {
       found.push_back(subject);
     } else {
+      if (match_args && !PyTuple_CheckExact(sim.realise(*match_args)))
+        sim.stop(StopReason::kUncaughtException, "__match_args__ is no tuple");
       Py_ssize_t allowed = match_args ? PyTuple_GET_SIZE(match_args->get()) : 0;
       if (positional > allowed) sim.stop(StopReason::kUncaughtException, "too many positional patterns");
       for (Py_ssize_t i = 0; i < positional; ++i) {
-        auto value = sim.find_attr(subject, PyTuple_GET_ITEM(match_args->get(), i));
-        if (!value) return std::nullopt;
-        found.push_back(std::move(*value));
+        PyObject* name = PyTuple_GET_ITEM(match_args->get(), i);
+        if (!PyUnicode_CheckExact(name)) sim.stop(StopReason::kUncaughtException, "__match_args__ of other than names");
+        if (!find(name)) return std::nullopt;
       }
     }
   }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-    auto value = sim.find_attr(subject, PyTuple_GET_ITEM(names, i));
-    if (!value) return std::nullopt;
-    found.push_back(std::move(*value));
-  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i)
+    if (!find(PyTuple_GET_ITEM(names, i))) return std::nullopt;
   return found;
 }
 

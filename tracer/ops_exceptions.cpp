@@ -39,8 +39,10 @@ Ref make_exception(Simulator& sim, SymValue& value) {
 
 bool matches(Simulator& sim, PyObject* exception, SymValue type) {
   PyObject* obj = sim.realise(type);
-  if (!PyExceptionClass_Check(obj) && !PyTuple_Check(obj))
-    sim.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+  bool legal = PyExceptionClass_Check(obj) || PyTuple_Check(obj);
+  for (Py_ssize_t i = 0; legal && PyTuple_Check(obj) && i < PyTuple_GET_SIZE(obj); ++i)
+    legal = PyExceptionClass_Check(PyTuple_GET_ITEM(obj, i));
+  if (!legal) sim.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
   return PyErr_GivenExceptionMatches(exception, obj);
 }
 

@@ -84,6 +84,11 @@ PyObject* cell_of(Simulator& sim, SimFrame& frame, int32_t slot) {
 
 // A dictionary of globals as one of the program's objects: reads are guarded by key, writes go to the overlay.
 std::optional<SymValue> Simulator::read_namespace(PyObject* dict, PyObject* name) {
+  // The same dictionary as a value of the trace.
+  if (PyObject* shadow = world_.representation(dict)) {
+    PyObject* value = PyDict_GetItemWithError(shadow, name);
+    return value ? std::optional(SymValue::borrow(value)) : std::nullopt;
+  }
   World::OverlayRead written = world_.overlay(dict, name);
   if (written.found) return written.value ? std::optional(SymValue::borrow(written.value)) : std::nullopt;
   bool trusted = is_trusted_namespace(dict);
@@ -107,7 +112,11 @@ SymValue Simulator::load_global(PyObject* globals, PyObject* builtins, PyObject*
 }
 
 void Simulator::store_global(PyObject* globals, PyObject* name, Ref value) {
-  world_.write(globals, name, std::move(value));
+  PyObject* shadow = world_.representation(globals);
+  if (!shadow)
+    world_.write(globals, name, std::move(value));
+  else
+    check_status(value ? PyDict_SetItem(shadow, name, value.get()) : PyDict_DelItem(shadow, name));
 }
 
 namespace ops {

@@ -102,8 +102,10 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   else if (is_plain_data(obj) || is_identity_constant(obj))
     id = constant(obj);
   else {
-    if (++depth_ > kDeepestContainer) cannot_rebuild(obj);
+    // What is made by a call of its type needs its parts first, and cannot be one of them.
+    if (++depth_ > kDeepestContainer || !describing_.insert(obj).second) cannot_rebuild(obj);
     id = describe_fresh(obj);
+    describing_.erase(obj);
     --depth_;
   }
   memo_[obj] = id;
@@ -184,7 +186,9 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
     if (found && Py_TYPE(found) == &PyStaticMethod_Type) found = native;
     python_made = python_made || found == native || (found && PyFunction_Check(found));
   }
-  if (python_made && PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject*>(PyExc_OSError))) cannot_rebuild(obj);
+  // Those with a __new__ of their own take other arguments there.
+  const newfunc plain_new = reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_new;
+  if (python_made && reinterpret_cast<PyTypeObject*>(native)->tp_new != plain_new) cannot_rebuild(obj);
   if (python_made) ids.push_back(constant(reinterpret_cast<PyObject*>(type)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
   PyObject* made_by = reinterpret_cast<PyObject*>(type);
@@ -197,6 +201,13 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
       add_attribute(id, name, value);
   if (Ref cause = Ref::steal(PyException_GetCause(obj))) add_attribute(id, interned("__cause__"), cause.get());
   return id;
+}
+
+// A set is filled again one item after another, which may give another order than its own history gave it.
+void RecipeBuilder::require_order_kept(PyObject* set) {
+  PyObject* items = sim_.keep(Ref::steal(PySequence_Tuple(set)));
+  Ref again = Ref::steal(PySet_New(items));
+  if (!again || !set_gives(again.get(), items)) cannot_rebuild(set);
 }
 
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
@@ -225,6 +236,7 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
   if (type == &PySet_Type || type == &PyFrozenSet_Type) {
     PyObject* items = sim_.keep(Ref::steal(PySequence_List(obj)));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i) parts.push_back(PyList_GET_ITEM(items, i));
+    require_order_kept(obj);
     return build(obj, type == &PySet_Type ? RecipeKind::kSet : RecipeKind::kFrozenSet, parts);
   }
   if (type == &PySlice_Type) {
@@ -411,7 +423,8 @@ void RecipeBuilder::add_container_effects() {
         for (int part = 0; part < 2; ++part)
           effect.values.push_back(describe_object(PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part)));
     } else if (outside.kind == OutsideKind::kSet) {
-      if (PyObject_RichCompareBool(shadow, original, Py_EQ) == 1) continue;
+      if (set_gives(shadow, original)) continue;
+      require_order_kept(shadow);
       effect.kind = EffectKind::kSetReplace;
       push_items(sim_.keep(Ref::steal(PySequence_List(shadow))));
     } else {
@@ -517,7 +530,11 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
     bool is_cell = code.slots[i].is_cell || code.slots[i].is_free;
     const SymValue& value = frame.slots[i];
     // A name that is not read again matters only if its object's end can be seen.
-    if (!all && !is_cell && !live.contains(i) && !sim_.has_finalizer(value.get())) continue;
+    // Arguments are what a look at a caller's frame shows; the segment's own are still in the real one.
+    const bool shown = index > 0 && !value.null() &&
+                       i < static_cast<uint32_t>(code.arg_count + code.kwonly_arg_count) &&
+                       (world_.find(value.get()) || is_plain_data(value.get()));
+    if (!all && !is_cell && !shown && !live.contains(i) && !sim_.has_finalizer(value.get())) continue;
     // The segment's own cells are the real frame's.
     if (index == 0 && is_cell && !value.null() && world_.find(value.get())) continue;
     exit.locals.emplace_back(i, describe(value));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tracer/simulator.h"
@@ -40,6 +41,7 @@ class RecipeBuilder {
   void add_state_effects();
   void add_function_attributes(PyObject* function, graph::RecipeId recipe);
   void add_attribute(graph::RecipeId recipe, PyObject* name, PyObject* value);
+  void require_order_kept(PyObject* set);
   void add_attributes(graph::RecipeId recipe, PyObject* obj, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);
@@ -48,6 +50,7 @@ class RecipeBuilder {
   Simulator& sim_;
   World& world_;
   graph::Capture& capture_;
+  std::unordered_set<PyObject*> describing_;
   std::unordered_map<PyObject*, graph::RecipeId> memo_;
   int depth_ = 0;  // of containers being described
   std::vector<PyObject*> outputs_;

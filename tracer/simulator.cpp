@@ -104,7 +104,7 @@ bool Simulator::has_finalizer(PyObject* obj) const {
   if (!obj || is_tensor(obj) || PyList_CheckExact(obj) || PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj) ||
       PyTuple_CheckExact(obj))
     return false;
-  if (Py_TYPE(obj)->tp_finalize) return true;
+  if (Py_TYPE(obj)->tp_finalize || PyMemoryView_Check(obj)) return true;
   const bool may_be_watched =
       PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
   return may_be_watched && *PyObject_GET_WEAKREFS_LISTPTR(obj);

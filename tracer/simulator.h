@@ -148,14 +148,16 @@ class Simulator {
   bool truth(SymValue& value);
   Py_ssize_t length(SymValue& value);
   SymValue get_iter(SymValue iterable);
-  // Empty at the end.
-  std::optional<SymValue> next(SymValue& iterator);
+  // Empty at the end; then the value of a StopIteration that was raised is in `stop_value`.
+  std::optional<SymValue> next(SymValue& iterator, SymValue* stop_value = nullptr);
   // All items, in a list of their own.
   std::vector<SymValue> unpack(SymValue iterable);
 
   SymValue load_global(PyObject* globals, PyObject* builtins, PyObject* name);
   // A name of a module dictionary, guarded by key; empty if there is none.
   std::optional<SymValue> read_namespace(PyObject* dict, PyObject* name);
+  // The function and the self of a bound method; of one of the program, guarded.
+  std::pair<SymValue, SymValue> method_parts(PyObject* method);
   // Where the search of a super object starts, and its self.
   std::pair<PyTypeObject*, SymValue> super_parts(PyObject* super);
   SymValue load_cell(PyObject* cell, PyObject* name);

@@ -137,6 +137,16 @@ PyObject* World::add(OutsideKind kind, Ref representation, PyObject* real, Sourc
   return key;
 }
 
+// Whether the items of this frozenset are told by a guard on it.
+static bool has_known_items(PyObject* frozen) {
+  Ref items = Ref::steal(PySequence_Tuple(frozen));
+  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+    if (!is_plain_data(item) && !is_identity_constant(item)) return false;
+  }
+  return static_cast<bool>(items);
+}
+
 SymValue World::wrap(PyObject* real, SourceId source) {
   FJ_CHECK(real, "an unbound value cannot be wrapped");
   if (PyObject* known = representation(real)) {
@@ -156,6 +166,11 @@ SymValue World::wrap(PyObject* real, SourceId source) {
   if (type == &PyDict_Type) return wrap_dict(real, source);
   if (type == &PySet_Type) return wrap_set(real, source);
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(type));
+  if (type == &PyFrozenSet_Type && has_known_items(real)) {
+    Ref items = Ref::steal(PySequence_Tuple(real));
+    guard(GuardKind::kSetGives, source, items.get());
+    return SymValue::borrow(real);
+  }
   return SymValue::borrow(add(OutsideKind::kOpaque, Ref::borrow(real), real, source, {}));
 }
 
@@ -265,7 +280,16 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
     PyDict_SetItem(dict, key, value.get());
   }
   outside_[dict].original = Ref::steal(PyDict_Copy(dict));
+  move_writes(real, dict);  // as the globals of a function
   return SymValue::borrow(dict);
+}
+
+bool set_gives(PyObject* set, PyObject* items) {
+  Ref given = Ref::steal(PySequence_Tuple(set));
+  if (!given || PyTuple_GET_SIZE(given.get()) != PyTuple_GET_SIZE(items)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+    if (PyTuple_GET_ITEM(given.get(), i) != PyTuple_GET_ITEM(items, i)) return false;
+  return true;
 }
 
 SymValue World::wrap_set(PyObject* real, SourceId source) {
@@ -276,12 +300,12 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
     if (!is_plain_data(item) && !is_identity_constant(item))
       stop(StopReason::kUnsupportedValue, fmt::format("a set item of type {}", Py_TYPE(item)->tp_name));
   }
-  // The pool keeps a frozen copy: the guard compares with the set as it was.
-  Ref frozen = Ref::steal(PyFrozenSet_New(real));
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PySet_Type));
-  guard(GuardKind::kSetEquals, source, frozen.get());
+  guard(GuardKind::kSetGives, source, items.get());
   Ref shadow = Ref::steal(PySet_New(real));
-  return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(frozen)));
+  if (!set_gives(shadow.get(), items.get()))
+    stop(StopReason::kUnsupportedValue, "a set that was much larger before, whose order a copy does not have");
+  return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(items)));
 }
 
 void World::guard_existence() {
@@ -317,6 +341,7 @@ void World::move_writes(PyObject* object, PyObject* dict) {
   auto it = writes_by_object_.find(object);
   if (it == writes_by_object_.end()) return;
   auto is_field = [&](size_t i) {  // of a slot, and not in the dictionary
+    if (PyDict_CheckExact(object)) return false;
     PyObject* descriptor = _PyType_Lookup(Py_TYPE(object), writes_[i].name.get());
     return descriptor && Py_TYPE(descriptor)->tp_descr_set;
   };

@@ -23,6 +23,9 @@
 
 namespace framejit {
 
+// Whether the set has just these objects and gives them in this order.
+bool set_gives(PyObject* set, PyObject* items);
+
 enum class OutsideKind : uint8_t { kTensor, kList, kDict, kSet, kTuple, kOpaque };
 
 struct Outside {

@@ -128,7 +128,7 @@ class GuardCompiler {
         return type ? owner : SourceId();
       case GuardKind::kLength:
         return type == &PyTuple_Type || type == &PyFrozenSet_Type ? owner : SourceId();
-      case GuardKind::kSetEquals:
+      case GuardKind::kSetGives:
         return type == &PyFrozenSet_Type ? owner : SourceId();
       default:
         return {};
@@ -322,8 +322,8 @@ class GuardCompiler {
         return OpCode::kDictKeys;
       case GuardKind::kLength:
         return OpCode::kLength;
-      case GuardKind::kSetEquals:
-        return OpCode::kSetEquals;
+      case GuardKind::kSetGives:
+        return OpCode::kSetGives;
       case GuardKind::kSameObject:
         return OpCode::kSame;
       case GuardKind::kNotSameObject:

@@ -44,7 +44,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kDictKeys,
   kDictLengths,
   kLength,
-  kSetEquals,
+  kSetGives,
   kSame,
   kNotSame,
   kTypeAttrAbsent,

@@ -86,23 +86,12 @@ bool answers(PyObject* function, PyObject* expected) {
   return answer.get() == expected;
 }
 
-// {1} and {True} are equal to Python, not to a guard. `expected` may be a frozen copy.
-bool sets_equal(PyObject* set, PyObject* expected) {
-  if (!set || !PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(expected)) return false;
+// `expected`: the items in the order in which the set gives them, which the trace may have seen.
+bool set_gives(PyObject* set, PyObject* expected) {
+  if (!set || !PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
   Ref items = Ref::steal(PySequence_Tuple(set));
-  Ref wanted = Ref::steal(PySequence_Tuple(expected));
-  if (!items || !wanted) {
-    PyErr_Clear();
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
-    bool found = false;
-    for (Py_ssize_t j = 0; !found && j < PyTuple_GET_SIZE(wanted.get()); ++j)
-      found = same_plain_data(item, PyTuple_GET_ITEM(wanted.get(), j));
-    if (!found) return false;
-  }
-  return true;
+  if (!items) PyErr_Clear();
+  return items && same_plain_data(items.get(), expected);
 }
 
 }  // namespace
@@ -204,8 +193,8 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       return keys_equal(subject, op.object);
     case OpCode::kLength:
       return length_is(subject, op.number);
-    case OpCode::kSetEquals:
-      return sets_equal(subject, op.object);
+    case OpCode::kSetGives:
+      return set_gives(subject, op.object);
     case OpCode::kHasNoKey:
       return !subject || (PyDict_Check(subject) && !dict_item(subject, op.object, op.number));
     case OpCode::kTypeAttrAbsent:

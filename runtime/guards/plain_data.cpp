@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/py_ref.h"
 #include "tracer/type_slots.h"
 
 namespace framejit::runtime {
@@ -36,6 +37,11 @@ bool same_plain_data(PyObject* a, PyObject* b) {
     return same_bits(x.real, y.real) && same_bits(x.imag, y.imag);
   }
   if (PyTuple_Check(a)) return same_items(a, b);
+  if (PyFrozenSet_Check(a)) {  // their order may have been seen
+    Ref x = Ref::steal(PySequence_Tuple(a)), y = Ref::steal(PySequence_Tuple(b));
+    if (!x || !y) PyErr_Clear();
+    return x && y && same_items(x.get(), y.get());
+  }
   if (PySlice_Check(a)) {
     auto* x = reinterpret_cast<PySliceObject*>(a);
     auto* y = reinterpret_cast<PySliceObject*>(b);

@@ -238,11 +238,19 @@ TEST_F(GuardProgramTest, ReadsListsTuplesCellsAndFunctions) {
 
 TEST_F(GuardProgramTest, ComparesSetsByTypeOfTheirItems) {
   guard(GuardKind::kTypeIs, local(0), object("set"));
-  guard(GuardKind::kSetEquals, local(0), object("frozenset({1, 2})"));
+  guard(GuardKind::kSetGives, local(0), object("(1, 2)"));
   compile();
   EXPECT_TRUE(check({eval("{2, 1}").get()}));
   EXPECT_FALSE(check({eval("{2, True}").get()}));
   EXPECT_FALSE(check({eval("frozenset({2, 1})").get()}));
+}
+
+TEST_F(GuardProgramTest, ComparesSetsInTheirOrder) {
+  exec("sparse = set(range(1000)) - set(range(990)); sparse = set(range(1000)); sparse -= set(range(990))");
+  guard(GuardKind::kSetGives, local(0), object("tuple(sparse)"));
+  compile();
+  EXPECT_TRUE(check({name("sparse")}));
+  EXPECT_FALSE(check({eval("set(range(990, 1000))").get()}));
 }
 
 TEST_F(GuardProgramTest, ReadsSlotsOfAClassAsOwnedValues) {
