@@ -84,6 +84,8 @@ class HookedFrame {
     scope.want_hook();
     *result =
         finish_frame(_PyObject_Vectorcall(function.get(), values.data(), values.size() - keywords, kwnames.get()));
+    code = nullptr;
+    drop_code(std::move(function));
     return 1;
   }
 

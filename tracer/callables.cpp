@@ -104,10 +104,10 @@ bool is_module(PyObject* obj) {
 }
 
 bool is_trusted_namespace(PyObject* globals) {
-  static const char* const kModules[] = {
-      "builtins",        "math",    "operator",    "functools", "itertools", "collections", "typing",    "types",
-      "contextlib",      "enum",    "dataclasses", "abc",       "copy",      "inspect",     "_operator", "warnings",
-      "collections.abc", "numbers", "re"};
+  static const char* const kModules[] = {"builtins",        "math",    "operator", "functools",  "itertools",
+                                         "collections",     "typing",  "types",    "contextlib", "enum",
+                                         "dataclasses",     "abc",     "copy",     "inspect",    "_operator",
+                                         "collections.abc", "numbers", "re"};
   PyObject* name = PyDict_GetItemString(globals, "__name__");
   if (!name || !PyUnicode_Check(name)) return false;
   const char* text = PyUnicode_AsUTF8(name);

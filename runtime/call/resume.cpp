@@ -103,6 +103,7 @@ PyObject* finish_frame(PyObject* returned) {
     Transfer transfer = std::move(*rest->transfer);
     held = nullptr;
     returned = run_resume_code(function, std::move(transfer));
+    drop_code(std::move(function));
   }
   return returned;
 }
@@ -127,7 +128,10 @@ PyObject* run_continuation(Continuation rest) {
   Ref globals = Ref::borrow(objects.at(frame.globals));
   if (frame.pending) transfer.rest = {std::move(rest.entry), std::move(rest.replay), rest.next_frame + 1};
   Ref resumed = resume_function(cache, exit, globals.get(), closure);
-  return resumed ? finish_frame(run_resume_code(resumed, std::move(transfer))) : nullptr;
+  if (!resumed) return nullptr;
+  PyObject* result = finish_frame(run_resume_code(resumed, std::move(transfer)));
+  drop_code(std::move(resumed));
+  return result;
 }
 
 }  // namespace framejit::runtime

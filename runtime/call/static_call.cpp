@@ -176,7 +176,9 @@ PyObject* StaticCall::run_twin() {
   }
   Ref twin = state_->twin_function;
   TwinScope scope(PyThreadState_Get(), state_->cache.get());
-  return finish_frame(_PyObject_Vectorcall(twin.get(), args_, static_cast<size_t>(nargs_), kwnames_));
+  PyObject* result = finish_frame(_PyObject_Vectorcall(twin.get(), args_, static_cast<size_t>(nargs_), kwnames_));
+  drop_code(std::move(twin));
+  return result;
 }
 
 }  // namespace framejit::runtime

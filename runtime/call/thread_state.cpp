@@ -28,6 +28,13 @@ void ThreadState::pop() {
   transfers.pop_back();
 }
 
+void drop_code(Ref code) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  code = nullptr;
+  PyErr_Restore(type, value, traceback);
+}
+
 void note_reached(const std::shared_ptr<CodeCache>& cache) {
   TwinScope* scope = thread_state().scope;
   if (scope && scope->root() && scope->root() != cache.get()) scope->root()->note_reached(cache);

@@ -80,6 +80,9 @@ struct ThreadState {
 
 ThreadState& thread_state();
 
+// Freeing code runs what its co_extra asks for, of anyone: never with an exception on its way, which that may drop.
+void drop_code(Ref code);
+
 // A frame of this code is about to be run from its captures, on behalf of the static function that runs now.
 void note_reached(const std::shared_ptr<CodeCache>& cache);
 

@@ -7,6 +7,7 @@ import operator
 import sys
 import textwrap
 import types
+import warnings
 
 import pytest
 import torch
@@ -368,3 +369,13 @@ def test_match_of_a_class_with_unfit_match_args(names, pattern):
             return x + 1, str(error)
     """
     check(define_function(textwrap.dedent(text).format(names, pattern)))
+
+
+def test_function_of_warnings_that_is_replaced_later(monkeypatch):
+    def program(x):
+        return x + 1, warnings.formatwarning("text", UserWarning, "file", 3, "line")
+
+    compiled = framejit.to_static(program)
+    assert compiled(x3())[1] == program(x3())[1]
+    monkeypatch.setattr(warnings, "_formatwarnmsg_impl", lambda message: "replaced")
+    assert compiled(x3())[1] == program(x3())[1] == "replaced"
