@@ -347,7 +347,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
     }
     if (find_callable(f)) return call_row(*find_callable(f), f, std::move(args));
     if (!type->tp_call) raise(PyExc_TypeError, fmt::format("'{}' object is not callable", type->tp_name));
-    if (!world_.find(f) && module_is(f, "operator")) return call_getter(f, std::move(args));
+    if (!world_.find(f) && !strncmp(type->tp_name, "operator.", 9)) return call_getter(f, std::move(args));
     stop(StopReason::kUnknownCall, qualified_name(f));
   }
   stop(StopReason::kUnknownCall, "a callable that wraps others without end");
@@ -466,6 +466,7 @@ SymValue Simulator::as_c_iterable(SymValue value) {
   }
   if (!iter && has_python_specials(obj))
     stop(StopReason::kUnsupportedValue, "C code is handed what __getitem__ iterates");
+  if (world_.order_of_set(obj)) return get_iter(value);
   if (is_outside_opaque(obj) && Py_TYPE(obj)->tp_iter) {
     if (PyIter_Check(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
     if (PyDict_Check(obj)) return SymValue(snapshot_dict(value));
@@ -536,7 +537,8 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
       for (size_t i = 1; i < args.positional.size(); ++i) realise(args.positional[i]);
       const size_t first_read =
           one_of(PyUnicode_AsUTF8(PyDescr_NAME(key)), {"count", "index", "remove", "__contains__"}) ? 0 : 1;
-      require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable);
+      if (!is_sim_generator(obj))  // which takes them as the simulation does
+        require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable);
       return call_real(target, args);
     }
     stop(StopReason::kUnknownCall, qualified_name(callable));

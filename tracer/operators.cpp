@@ -170,15 +170,17 @@ SymValue Simulator::compare_as_object(int op, SymValue left, SymValue right) {
   return SymValue::borrow(truth(equal) ? Py_False : Py_True);
 }
 
+const int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+
 // As do_richcompare.
 SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
   PyTypeObject *of_left = Py_TYPE(left.get()), *of_right = Py_TYPE(right.get());
   const bool right_first = of_left != of_right && PyType_IsSubtype(of_right, of_left);
   if (right_first)
-    if (SymValue result = compare_by_slot(_Py_SwappedOp[op], right, left); implemented(result)) return result;
+    if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(result)) return result;
   if (SymValue result = compare_by_slot(op, left, right); implemented(result)) return result;
   if (!right_first)
-    if (SymValue result = compare_by_slot(_Py_SwappedOp[op], right, left); implemented(result)) return result;
+    if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(result)) return result;
   if (op == Py_EQ || op == Py_NE) return SymValue::borrow(is_same(left, right) == (op == Py_EQ) ? Py_True : Py_False);
   static const char* const kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
   raise(PyExc_TypeError, fmt::format("'{}' not supported between instances of '{}' and '{}'", kSigns[op],

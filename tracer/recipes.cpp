@@ -203,11 +203,15 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
   return id;
 }
 
-// A set is filled again one item after another, which may give another order than its own history gave it.
+// A set is filled again one item after another, which may give another order than its own history gave it. Programs may
+// know that of numbers; that of text is another in each process.
 void RecipeBuilder::require_order_kept(PyObject* set) {
   PyObject* items = sim_.keep(Ref::steal(PySequence_Tuple(set)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+    if (!PyLong_CheckExact(PyTuple_GET_ITEM(items, i))) return;
   Ref again = Ref::steal(PySet_New(items));
-  if (!again || !set_gives(again.get(), items)) cannot_rebuild(set);
+  Ref given = again ? Ref::steal(PySequence_Tuple(again.get())) : Ref();
+  if (!given || PyObject_RichCompareBool(given.get(), items, Py_EQ) != 1) cannot_rebuild(set);
 }
 
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
@@ -423,7 +427,7 @@ void RecipeBuilder::add_container_effects() {
         for (int part = 0; part < 2; ++part)
           effect.values.push_back(describe_object(PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part)));
     } else if (outside.kind == OutsideKind::kSet) {
-      if (set_gives(shadow, original)) continue;
+      if (has_members(shadow, original)) continue;
       require_order_kept(shadow);
       effect.kind = EffectKind::kSetReplace;
       push_items(sim_.keep(Ref::steal(PySequence_List(shadow))));

@@ -284,12 +284,17 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
   return SymValue::borrow(dict);
 }
 
-bool set_gives(PyObject* set, PyObject* items) {
-  Ref given = Ref::steal(PySequence_Tuple(set));
-  if (!given || PyTuple_GET_SIZE(given.get()) != PyTuple_GET_SIZE(items)) return false;
+bool has_members(PyObject* set, PyObject* items) {
+  if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
-    if (PyTuple_GET_ITEM(given.get(), i) != PyTuple_GET_ITEM(items, i)) return false;
+    if (PySet_Contains(set, PyTuple_GET_ITEM(items, i)) != 1) return false;
   return true;
+}
+
+PyObject* World::order_of_set(PyObject* shadow) const {
+  const Outside* outside = find(shadow);
+  const bool unchanged = outside && outside->kind == OutsideKind::kSet && has_members(shadow, outside->original.get());
+  return unchanged ? outside->original.get() : nullptr;
 }
 
 SymValue World::wrap_set(PyObject* real, SourceId source) {
@@ -303,8 +308,6 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PySet_Type));
   guard(GuardKind::kSetGives, source, items.get());
   Ref shadow = Ref::steal(PySet_New(real));
-  if (!set_gives(shadow.get(), items.get()))
-    stop(StopReason::kUnsupportedValue, "a set that was much larger before, whose order a copy does not have");
   return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(items)));
 }
 
