@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import framejit
-
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
