@@ -323,6 +323,7 @@ def test_count_of_objects_that_compare_in_python():
     check(program)
 
 
+@pytest.mark.runs_once("the cache counts its calls")
 def test_c_code_calls_back_what_is_cached():
     @functools.lru_cache(maxsize=None)
     def square(n):
