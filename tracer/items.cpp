@@ -87,6 +87,7 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
   if (is_tensor(obj) || is_exact_builtin_container(obj)) {
     require_plain(args, nullptr);
     if (is_tensor(obj)) mark_location();
+    if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_c_iterable(std::move(value));
     check_status(PyObject_SetItem(obj, key.get(), value.get()));
     return;
   }
@@ -185,6 +186,7 @@ SymValue Simulator::get_iter(SymValue iterable) {
       }
       return SymValue(check(PyObject_GetIter(items.get())));
     }
+    if (!Py_TYPE(obj)->tp_iter && !PySequence_Check(obj)) return SymValue(check(PyObject_GetIter(obj)));  // says so
     if (PyIter_Check(obj)) return iterable;  // next() stops on it
     stop(StopReason::kUnsupportedValue, fmt::format("iteration over '{}'", Py_TYPE(obj)->tp_name));
   }
@@ -218,6 +220,8 @@ std::optional<SymValue> Simulator::next(SymValue& iterator, SymValue* stop_value
     }
   }
   if (is_outside_opaque(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
+  if (has_python_specials(obj))
+    stop(StopReason::kUnsupportedValue, fmt::format("__next__ of '{}'", Py_TYPE(obj)->tp_name));
   if (!PyIter_Check(obj)) raise(PyExc_TypeError, fmt::format("'{}' object is not an iterator", Py_TYPE(obj)->tp_name));
   mark_location();
   PyObject* item = Py_TYPE(obj)->tp_iternext(obj);

@@ -287,6 +287,59 @@ class Indexed(int):
         return 42
 
 
+def test_next_that_is_the_method_of_another_object():
+    def program(x):
+        numbers = iter([1, 2, 3])
+
+        class Steps:
+            __next__ = numbers.__next__
+
+            def __iter__(self):
+                return self
+
+        steps = Steps()
+        return x + 1, next(steps), next(steps), list(steps)
+
+    check(program, warm=False)
+
+
+class NextOnly:
+    def __next__(self):
+        raise StopIteration
+
+
+def test_next_alone_makes_no_iterable():
+    def program(x, obj):
+        try:
+            return x, list(obj)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    check(program, NextOnly())
+
+
+class Tree:
+    def __init__(self, children):
+        self.children = children
+
+    def __len__(self):
+        return len(self.children)
+
+    def __getitem__(self, index):
+        LOG.append(index)
+        return self.children[index]
+
+
+def test_list_slice_filled_from_an_object_of_the_program():
+    def program(x, tree):
+        copied = []
+        copied[:] = tree
+        return x + 1, [a is b for a, b in zip(copied, tree.children)], list(LOG)
+
+    LOG.clear()
+    check(program, Tree([Holder(), Holder()]), warm=False)
+
+
 def test_int_of_a_subclass_with_index():
     def program(x):
         return x + 1, int(Indexed(7)), operator.index(Indexed(7))
