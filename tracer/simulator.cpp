@@ -362,6 +362,8 @@ SymValue Simulator::from_real(Ref result) {
   PyObject* obj = result.get();
   if (is_tensor(obj) && !services_.host.is_fake(obj))
     stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
+  // The program's own object stands behind what the trace has for it.
+  if (PyObject* known = world_.representation(obj)) return SymValue::borrow(known);
   return SymValue(std::move(result));
 }
 

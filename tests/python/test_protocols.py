@@ -303,6 +303,17 @@ def test_next_that_is_the_method_of_another_object():
     check(program, warm=False)
 
 
+def test_what_c_code_gives_back_is_the_programs_own():
+    def annotated(a: int):
+        return a
+
+    def program(x, function):
+        wrapped = classmethod(function)
+        return x + 1, wrapped.__func__ is function, wrapped.__func__.__annotations__ is function.__annotations__
+
+    check(program, annotated)
+
+
 class NextOnly:
     def __next__(self):
         raise StopIteration
