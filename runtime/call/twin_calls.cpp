@@ -98,12 +98,20 @@ class SiteCall {
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
+      empty_locals();
       transfer.cache = cache_;
       transfer.exit = entry_->exit;
       transfer.wants_hook = entry_->capture().may_reach_python;
       return leave_with(rest_of_frame(view_, std::move(transfer)));
     }
     return restore(std::move(transfer), std::move(stack), frame.pending);
+  }
+
+  // A traceback may keep this frame, and with it what the one that goes on in its place lets go of.
+  void empty_locals() {
+    const auto& slots = cache_->decoded().slots;
+    for (size_t slot = 0; slot < slots.size(); ++slot)
+      if (!slots[slot].is_cell && !slots[slot].is_free) framejit_slot_set(&view_.localsplus[slot], nullptr);
   }
 
   // An exit names only the slots that the segment changed; a new frame needs the others too.
