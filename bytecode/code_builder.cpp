@@ -258,7 +258,7 @@ Ref CodeBuilder::finish() {
   changes.set("co_name", name_);
   Ref made = changes.apply(base_->code);
   if (made) {
-    restore_slot_kinds(reinterpret_cast<PyCodeObject*>(made.get()), reinterpret_cast<PyCodeObject*>(base_->code.get()));
+    restore_slot_kinds(reinterpret_cast<PyCodeObject*>(made.get()), reinterpret_cast<PyCodeObject*>(base_->code));
   }
   return made;
 }

@@ -10,7 +10,7 @@ DecodedCodePtr decode(BorrowedRef code) {
   CodeParts parts = read_code(reinterpret_cast<PyCodeObject*>(code.get()));
   auto decoded = std::make_shared<DecodedCode>();
   decode_bytes(parts.raw, *decoded);
-  decoded->code = Ref::borrow(code);
+  decoded->code = code.get();
   decoded->consts = std::move(parts.consts);
   decoded->names = std::move(parts.names);
   decoded->localsplus_names = std::move(parts.localsplus_names);

@@ -10,11 +10,11 @@
 
 namespace framejit::bytecode {
 
-// Immutable and shared: users cache it per code object. It keeps `code` alive, so a cache of it has to look now and
-// then for code that nothing else holds.
+// Immutable and shared: users cache it per code object. It does not keep the code object alive: whoever asks for `code`
+// holds it, as a frame or a function of it does.
 class DecodedCode : public Decoded {
  public:
-  Ref code;              // the code object
+  PyObject* code = nullptr;
   Ref consts;            // tuple
   Ref names;             // tuple of str
   Ref localsplus_names;  // tuple of str, one per slot of `slots`

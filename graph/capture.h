@@ -27,7 +27,6 @@ struct TensorFacts {
 // Where a frame stands when the segment ends.
 struct FrameExit {
   ConstId code;
-  ConstId globals;
   RecipeId function;     // unbound for the segment's own frame
   uint32_t instruction;  // InstrIndex in the decoded code: runs next; for all but the innermost frame, the pending call
   bool pending = false;  // the instruction is a call whose callee is the next FrameExit

@@ -18,53 +18,35 @@ void Engine::start(TensorRuntime* tensors) {
   tensor_guards_ = tensors->guards();
 }
 
-CodeInfoPtr Engine::code_info(PyObject* code) {
-  auto found = infos_.find(code);
-  if (found != infos_.end()) return found->second;
-  if (infos_.size() >= forget_at_) forget_dropped_code();
+PyObject* Engine::on_code_end(PyObject*, PyObject* watch) {
+  Engine& self = engine();
+  auto code = self.watch_codes_.find(watch);
+  if (code == self.watch_codes_.end()) Py_RETURN_NONE;
+  auto found = self.rows_.find(code->second);
+  CodeRow row = std::move(found->second);
+  self.rows_.erase(found);
+  self.watch_codes_.erase(code);
+  if (row.cache) row.cache->dispose();
+  Py_RETURN_NONE;
+}
+
+Engine::CodeRow& Engine::row(PyObject* code) {
+  static PyMethodDef method = {"on_code_end", on_code_end, METH_O, nullptr};
+  static PyObject* const callback = PyCFunction_New(&method, nullptr);
+  if (auto found = rows_.find(code); found != rows_.end()) return found->second;
   auto info = std::make_shared<const CodeInfo>(bytecode::decode(code));
-  infos_.emplace(code, info);
-  return info;
+  Ref watch = Ref::steal(PyWeakref_NewRef(code, callback));
+  FJ_CHECK(static_cast<bool>(watch), "out of memory");
+  watch_codes_.emplace(watch.get(), code);
+  return rows_.emplace(code, CodeRow{std::move(info), nullptr, std::move(watch)}).first->second;
 }
 
-namespace {
-
-// What was captured of code names it where it goes on after a break.
-bool held_by_its_captures_alone(PyObject* code, const std::shared_ptr<CodeCache>& cache) {
-  Py_ssize_t holders = 1;  // the decoded code
-  for (const auto& [at, segment] : cache->segments())
-    for (const auto& entry : segment->entries()) holders += entry->objects().holds(code);
-  return Py_REFCNT(code) == holders;
-}
-
-template <class Table, class Predicate>
-auto take_if(Table& table, Predicate predicate) {
-  std::vector<typename Table::mapped_type> taken;
-  for (auto it = table.begin(); it != table.end();) {
-    const bool take = predicate(it->first, it->second);
-    if (take) taken.push_back(it->second);
-    it = take ? table.erase(it) : std::next(it);
-  }
-  return taken;
-}
-
-}  // namespace
-
-void Engine::forget_dropped_code() {
-  // Freeing code may run Python, which may come back here: the tables are whole before anything goes.
-  for (auto& cache : take_if(caches_, held_by_its_captures_alone)) cache->dispose();
-  auto infos = take_if(infos_, [](PyObject* code, const CodeInfoPtr& info) {
-    return info.use_count() == 1 && info->decoded.use_count() == 1 && Py_REFCNT(code) == 1;
-  });
-  forget_at_ = std::max<size_t>(1024, 2 * infos_.size());
-}
+CodeInfoPtr Engine::code_info(PyObject* code) { return row(code).info; }
 
 std::shared_ptr<CodeCache> Engine::shared_cache(PyObject* code) {
-  auto found = caches_.find(code);
-  if (found != caches_.end()) return found->second;
-  auto cache = std::make_shared<CodeCache>(code_info(code), nullptr);
-  caches_.emplace(code, cache);
-  return cache;
+  CodeRow& found = row(code);
+  if (!found.cache) found.cache = std::make_shared<CodeCache>(found.info, nullptr);
+  return found.cache;
 }
 
 void Engine::add_owned_cache(const std::shared_ptr<CodeCache>& cache) {
@@ -75,16 +57,16 @@ void Engine::add_owned_cache(const std::shared_ptr<CodeCache>& cache) {
 }
 
 void Engine::reset() {
-  auto caches = std::move(caches_);
-  auto infos = std::move(infos_);
-  caches_.clear();
-  infos_.clear();
+  auto rows = std::move(rows_);
+  rows_.clear();
+  watch_codes_.clear();
   stats = Stats();
-  for (auto& [code, cache] : caches) {
+  for (auto& [code, row] : rows) {
+    if (!row.cache) continue;
     // It was found idle, which is forgotten too.
     if (const CodeMark* mark = code_mark(code); mark && *mark == CodeMark::kSkipped)
       set_code_mark(code, CodeMark::kUser);
-    cache->dispose();
+    row.cache->dispose();
   }
   for (auto& owned : std::vector<std::weak_ptr<CodeCache>>(owned_caches_))
     if (auto cache = owned.lock()) cache->dispose();

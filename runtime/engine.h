@@ -56,7 +56,7 @@ class Engine {
   bool is_standard(PyObject* code) const;
   bool is_skipped(PyObject* code) const;
 
-  // Throws InternalError on code that cannot be decoded.
+  // Throws InternalError on code that cannot be decoded. Forgotten, with what was captured of it, when the code ends.
   CodeInfoPtr code_info(PyObject* code);
   // The cache of code that no StaticFunction owns: callees of breaks, frames that the hook met.
   std::shared_ptr<CodeCache> shared_cache(PyObject* code);
@@ -64,9 +64,6 @@ class Engine {
   void add_owned_cache(const std::shared_ptr<CodeCache>& cache);
   // Drops every capture, and the totals.
   void reset();
-  // Lets go of code objects that nothing but this cache holds, and of what was captured of them: functions that a
-  // program makes and drops. Called after full collections, and when there are many.
-  void forget_dropped_code();
 
   // framejit.not_to_static
   static bool mark_eager(PyObject* code);
@@ -75,10 +72,17 @@ class Engine {
  private:
   TensorRuntime* tensors_ = nullptr;
   TensorGuards tensor_guards_;
-  std::unordered_map<PyObject*, CodeInfoPtr> infos_;  // the decoded code holds the key
-  std::unordered_map<PyObject*, std::shared_ptr<CodeCache>> caches_;
+  struct CodeRow {
+    CodeInfoPtr info;
+    std::shared_ptr<CodeCache> cache;  // null: nobody asked for it
+    Ref watch;                         // weak reference to the code
+  };
+  static PyObject* on_code_end(PyObject*, PyObject* watch);
+  CodeRow& row(PyObject* code);
+
+  std::unordered_map<PyObject*, CodeRow> rows_;           // by code object
+  std::unordered_map<PyObject*, PyObject*> watch_codes_;  // weak reference -> code object
   std::vector<std::weak_ptr<CodeCache>> owned_caches_;
-  size_t forget_at_ = 1024;
 };
 
 Engine& engine();

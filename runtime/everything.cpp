@@ -1,7 +1,6 @@
 #include "runtime/everything.h"
 
 #include "eval_frame/hook.h"
-#include "runtime/dropped_code.h"
 #include "runtime/engine.h"
 #include "runtime/frame_handler.h"
 
@@ -38,7 +37,6 @@ class NoTensors final : public TensorRuntime {
 bool capture_everything() {
   static NoTensors no_tensors;
   if (engine().everything) return true;
-  if (!listen_to_collections()) return false;
   if (!engine().tensors()) engine().start(&no_tensors);
   engine().everything = true;
   install_frame_handler();

@@ -446,6 +446,7 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
           fmt::format("'{}' object attribute '{}' is read-only", Py_TYPE(obj)->tp_name, PyUnicode_AsUTF8(name)));
   }
   PyObject* dict = data ? nullptr : instance_dict(obj);
+  if (dict) require_item_survives(dict, name);
   if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
     check_status(PyDict_SetItem(shadow, name, value.get()));
   else
@@ -507,6 +508,7 @@ void Simulator::delete_attr(const SymValue& owner_value, PyObject* name) {
   if (!generic_find_attr(obj, name)) no_attribute(*this, obj, name);
   if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion through a descriptor");
   PyObject* dict = instance_dict(obj);
+  if (dict) require_item_survives(dict, name);
   if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
     check_status(PyDict_DelItem(shadow, name));
   else

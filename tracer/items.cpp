@@ -88,6 +88,7 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
     require_plain(args, nullptr);
     if (is_tensor(obj)) mark_location();
     if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_c_iterable(std::move(value));
+    require_item_survives(obj, key.get());
     check_status(PyObject_SetItem(obj, key.get(), value.get()));
     return;
   }
@@ -108,6 +109,7 @@ void Simulator::delete_item(SymValue container, SymValue key) {
   }
   CallArgs args{{key}, {}};
   require_plain(args, nullptr);
+  require_item_survives(obj, key.get());
   check_status(PyObject_DelItem(obj, key.get()));
 }
 

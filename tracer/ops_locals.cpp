@@ -54,6 +54,7 @@ void Simulator::raise_unbound_cell(PyObject* name) {
 void Simulator::store_cell(PyObject* cell, SymValue value) {
   static PyObject* contents_name = interned("cell_contents");
   if (!value.null()) realise(value);
+  if (world_.find(cell)) require_survives(PyCell_GET(cell));
   if (world_.find(cell))
     world_.write(cell, contents_name, value.obj);
   else
@@ -112,6 +113,7 @@ SymValue Simulator::load_global(PyObject* globals, PyObject* builtins, PyObject*
 }
 
 void Simulator::store_global(PyObject* globals, PyObject* name, Ref value) {
+  require_item_survives(globals, name);
   PyObject* shadow = world_.representation(globals);
   if (!shadow)
     world_.write(globals, name, std::move(value));

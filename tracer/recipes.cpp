@@ -83,6 +83,7 @@ RecipeId RecipeBuilder::build(PyObject* obj, RecipeKind kind, const std::vector<
 
 // Recipes are made and followed recursively.
 constexpr int kDeepestContainer = 500;
+constexpr int kDeepestUnread = 4;  // containers in a local that is not read again
 
 RecipeId RecipeBuilder::describe(const SymValue& value) {
   if (value.null()) return capture_.recipes.add({});
@@ -502,10 +503,10 @@ void RecipeBuilder::add_effects() {
   add_write_effects();
   add_state_effects();
   capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
-  world_.guard_existence();
 }
 
 void RecipeBuilder::finish_graph() {
+  world_.guard_existence();
   std::string why_not;
   if (sim_.services().host.finish(outputs_, &why_not)) return;
   if (PyErr_Occurred()) PyErr_Clear();
@@ -522,8 +523,7 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
   SimFrame& frame = *sim_.frames()[index];
   const bytecode::DecodedCode& code = *frame.code;
   graph::FrameExit exit;
-  exit.code = world_.pool().add(code.code.get());
-  exit.globals = world_.pool().add(frame.globals.get());
+  exit.code = world_.pool().add(code.code);
   exit.function = index > 0 ? describe_object(frame.function.get()) : capture_.recipes.add({});
   exit.instruction = frame.pc.value;
   exit.pending = index + 1 < sim_.frames().size();
@@ -533,12 +533,10 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
     if (!frame.raw.empty() && frame.raw[i]) continue;  // untouched: it is still in the real frame
     bool is_cell = code.slots[i].is_cell || code.slots[i].is_free;
     const SymValue& value = frame.slots[i];
-    // A name that is not read again matters only if its object's end can be seen.
-    // Arguments are what a look at a caller's frame shows; the segment's own are still in the real one.
-    const bool shown = index > 0 && !value.null() &&
-                       i < static_cast<uint32_t>(code.arg_count + code.kwonly_arg_count) &&
-                       (world_.find(value.get()) || is_plain_data(value.get()));
-    if (!all && !is_cell && !shown && !live.contains(i) && !sim_.has_finalizer(value.get())) continue;
+    if (!all && !is_cell && !live.contains(i) && !sim_.has_finalizer(value.get())) {
+      unread_.push_back({index, i});
+      continue;
+    }
     // The segment's own cells are the real frame's.
     if (index == 0 && is_cell && !value.null() && world_.find(value.get())) continue;
     exit.locals.emplace_back(i, describe(value));
@@ -547,9 +545,38 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
   return exit;
 }
 
+// Whether the rebuilt object holds only what is rebuilt anyway, or is from outside.
+bool RecipeBuilder::is_held_anyway(PyObject* obj, int depth) {
+  if (memo_.count(obj) || world_.find(obj) || is_plain_data(obj)) return true;
+  if (depth == 0) return false;
+  auto part_is = [&](PyObject* part) { return is_held_anyway(part, depth - 1); };
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    PyObject** items = PySequence_Fast_ITEMS(obj);
+    return std::all_of(items, items + PySequence_Fast_GET_SIZE(obj), part_is);
+  }
+  if (!PyDict_CheckExact(obj)) return false;
+  PyObject *key, *value;
+  for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);)
+    if (!part_is(key) || !part_is(value)) return false;
+  return true;
+}
+
+// A name that is not read again still holds its object until the frame ends, and shows it to a look at the frame. What
+// nothing else leads to, nothing can see end: that goes, with the graph's values that it alone needs.
+void RecipeBuilder::add_unread_locals() {
+  for (auto [index, slot] : unread_) {
+    const SymValue& value = sim_.frames()[index]->slots[slot];
+    const bool held = !value.null() && (value.lazy.valid() || is_held_anyway(value.get(), kDeepestUnread));
+    // The segment's own frame must let go of what the name held before.
+    if (held || index == 0)
+      capture_.frames[index].locals.emplace_back(slot, held ? describe(value) : capture_.recipes.add({}));
+  }
+}
+
 void RecipeBuilder::finish_break() {
   for (size_t i = 0; i < sim_.frames().size(); ++i) capture_.frames.push_back(describe_frame(i));
   add_effects();
+  add_unread_locals();
   finish_graph();
 }
 

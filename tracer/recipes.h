@@ -35,6 +35,8 @@ class RecipeBuilder {
   [[noreturn]] void cannot_rebuild(PyObject* obj);
 
   graph::FrameExit describe_frame(size_t index);
+  bool is_held_anyway(PyObject* obj, int depth);
+  void add_unread_locals();
   void add_effects();
   void add_container_effects();
   void add_write_effects();
@@ -55,6 +57,7 @@ class RecipeBuilder {
   int depth_ = 0;  // of containers being described
   std::vector<PyObject*> outputs_;
   std::vector<graph::Effect> slot_effects_;
+  std::vector<std::pair<size_t, uint32_t>> unread_;  // frame, slot: of a break, not live there
 };
 
 }  // namespace framejit

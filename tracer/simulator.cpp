@@ -99,37 +99,6 @@ BreakPoint Simulator::current_break_point() const {
   return best;
 }
 
-bool Simulator::has_finalizer(PyObject* obj) const {
-  // The trace works on stand-ins of these.
-  if (!obj || is_tensor(obj) || PyList_CheckExact(obj) || PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj) ||
-      PyTuple_CheckExact(obj))
-    return false;
-  if (Py_TYPE(obj)->tp_finalize || PyMemoryView_Check(obj)) return true;
-  const bool may_be_watched =
-      PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
-  return may_be_watched && *PyObject_GET_WEAKREFS_LISTPTR(obj);
-}
-
-void Simulator::watch_finalizers() {
-  for (size_t i = 0; i < start_.code->slots.size(); ++i)
-    if (has_finalizer(start_.slots[i])) finalizers_.push_back(start_.slots[i]);
-  for (size_t i = 0; i < start_.stack_depth; ++i)
-    if (has_finalizer(start_.stack[i])) finalizers_.push_back(start_.stack[i]);
-}
-
-void Simulator::require_finalizers_held() {
-  auto holds = [&](const SimFrame& frame, PyObject* obj) {
-    auto is_it = [&](const SymValue& value) { return value.get() == obj; };
-    for (size_t i = 0; i < frame.raw.size(); ++i)
-      if (frame.raw[i] && start_.slots[i] == obj) return true;
-    return std::any_of(frame.slots.begin(), frame.slots.end(), is_it) ||
-           std::any_of(frame.stack.begin(), frame.stack.end(), is_it);
-  };
-  for (PyObject* obj : finalizers_)
-    if (std::none_of(frames_.begin(), frames_.end(), [&](SimFrame* frame) { return holds(*frame, obj); }))
-      stop(StopReason::kUnsupportedValue, fmt::format("a '{}' may end here", Py_TYPE(obj)->tp_name));
-}
-
 void Simulator::step(SimFrame& frame) {
   if (!finalizers_.empty() && count_ > 0) require_finalizers_held();
   if (!open_generators_.empty()) close_dropped_generators();
@@ -298,6 +267,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   services_.host.begin(capture_.get());
   session_.host = &services_.host;
   prepare_root();
+  watch_finalizers();  // before the trace refers to them
 
   SimFrame root;
   root.code = start_.code;
@@ -316,7 +286,6 @@ std::unique_ptr<graph::Capture> Simulator::run() {
     PyObject* real = start_.stack[i];
     root.push(real ? world_.wrap(real, world_.sources().stack(i)) : SymValue());
   }
-  watch_finalizers();
   try {
     SymValue result = run_frame(root);
     drop_locals(root);

@@ -208,6 +208,9 @@ class Simulator {
   // Stops before an instruction by which the segment's frame lets go of an object with a finalizer.
   void watch_finalizers();
   void require_finalizers_held();
+  // Something from outside is about to let go of this.
+  void require_survives(PyObject* replaced);
+  void require_item_survives(PyObject* container, PyObject* key);
   // Closes the generators that nothing refers to any more, as their deallocation would.
   void close_dropped_generators();
   // Lets go of what C code made and nothing else refers to: an iterator may be what holds a generator.

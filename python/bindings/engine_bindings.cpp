@@ -4,7 +4,6 @@
 #include "runtime/cache/capture_driver.h"
 #include "runtime/call/shadow.h"
 #include "runtime/call/static_function.h"
-#include "runtime/dropped_code.h"
 #include "runtime/engine.h"
 #include "runtime/frame_handler.h"
 #include "runtime/report/log.h"
@@ -21,7 +20,6 @@ PyObject* start(PyObject*, PyObject*) {
   if (!tensors) return nullptr;
   engine().start(tensors);
   runtime::install_frame_handler();
-  if (!runtime::listen_to_collections()) return nullptr;
   Py_RETURN_NONE;
 }
 

@@ -31,10 +31,10 @@ TracerServices services_for(ObjectPool& pool) {
           pool,
           [](PyObject* code) { return engine().code_info(code)->decoded; },
           [](const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool pending) {
-            const codegen::TwinLayout& layout = engine().code_info(code.code.get())->layout;
+            const codegen::TwinLayout& layout = engine().code_info(code.code)->layout;
             return !layout.why_not_twin() && !layout.why_not_exit({at, pending});
           },
-          [](const bytecode::DecodedCode& code) { return !engine().is_standard(code.code.get()); },
+          [](const bytecode::DecodedCode& code) { return !engine().is_standard(code.code); },
           [](PyObject* callable) { return static_function_target(callable); },
           [](PyObject* function) { return Engine::runs_eagerly(function); },
           engine().notes_lines};

@@ -69,16 +69,23 @@ Ref make_callback(const std::shared_ptr<CompiledEntry>& entry, PyCFunction fire,
   return Ref::steal(PyCFunction_New(&method, capsule.get()));
 }
 
-// What a program makes and drops: instances, functions and their code. Types and modules live as long as it does.
+// What a program can make and drop. The types of C code stay; a method of an object is made anew by each look.
 bool worth_watching(PyObject* obj) {
-  if (PyFunction_Check(obj) || PyCode_Check(obj)) return true;
-  PyTypeObject* type = Py_TYPE(obj);
-  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_weaklistoffset != 0 && !PyType_Check(obj);
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj))) return false;
+  if (PyType_Check(obj)) return (reinterpret_cast<PyTypeObject*>(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+  if (!PyCFunction_Check(obj)) return true;
+  PyObject* self = PyCFunction_GET_SELF(obj);
+  return !self || PyModule_Check(self) || PyType_Check(self);
+}
+
+// Of those, what the program itself holds: not the bound methods and the like that a capture came by.
+bool is_held_by_program(PyObject* obj) {
+  return PyFunction_Check(obj) || PyCode_Check(obj) || PyType_Check(obj) || PyModule_Check(obj);
 }
 
 }  // namespace
 
-// By ConstId: needed as a value, not only as an address to compare with.
+// By ConstId: needed as a value. What a source starts from and the code of a frame are alive where the guards hold.
 std::vector<bool> CompiledEntry::objects_in_use() const {
   std::vector<bool> used(objects_.size(), false);
   auto use = [&](graph::ConstId id) {
@@ -86,11 +93,9 @@ std::vector<bool> CompiledEntry::objects_in_use() const {
   };
   for (const graph::Guard& guard : capture_->guards.rows())
     if (guard.kind != GuardKind::kIdIs && guard.kind != GuardKind::kTypeAttrIs) use(guard.object);
-  for (size_t i = 0; i < capture_->sources.size(); ++i) use(capture_->sources.at(graph::SourceId(i)).object);
-  for (size_t i = 0; i < capture_->recipes.size(); ++i) use(capture_->recipes.at(graph::RecipeId(i)).object);
-  for (const graph::FrameExit& frame : capture_->frames) {
-    use(frame.code);
-    use(frame.globals);
+  for (size_t i = 0; i < capture_->recipes.size(); ++i) {
+    const graph::ConstId id = capture_->recipes.at(graph::RecipeId(i)).object;
+    if (id.valid() && !is_held_by_program(objects_.at(id))) use(id);
   }
   return used;
 }
@@ -98,6 +103,10 @@ std::vector<bool> CompiledEntry::objects_in_use() const {
 void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment) {
   entry->segment_ = segment;
   std::vector<bool> used = entry->objects_in_use();
+  std::vector<bool> replayed(used.size(), false);
+  for (size_t i = 0; i < entry->capture_->recipes.size(); ++i)
+    if (graph::ConstId id = entry->capture_->recipes.at(graph::RecipeId(i)).object; id.valid())
+      replayed[id.index()] = true;
   Ref callback;
   for (size_t i = 0; i < used.size(); ++i) {
     graph::ConstId id(i);
@@ -111,6 +120,7 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
     }
     entry->watches_.push_back(std::move(watch));
     entry->objects_.let_go(id);
+    if (replayed[i]) entry->replay_.hold_while_replayed(id);
   }
 }
 

@@ -27,11 +27,13 @@ void Segment::remove(CompiledEntry* entry) {
   if (found == entries_.end()) return;
   std::shared_ptr<CompiledEntry> keep = std::move(*found);  // its objects go last, with the list already whole
   entries_.erase(found);
+  wasted_ = keep->hits == 0 ? wasted_ + 1 : 0;
   keep->forget_segment();
 }
 
 void Segment::clear() {
   eager_ = false;
+  wasted_ = 0;
   auto entries = std::move(entries_);
   entries_.clear();
   for (const auto& entry : entries) entry->forget_segment();

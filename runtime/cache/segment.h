@@ -13,6 +13,8 @@ namespace framejit::runtime {
 class Segment {
  public:
   static constexpr size_t kMaxEntries = 16;
+  // In a row, of those that an object of the program took with it before they served a second call.
+  static constexpr size_t kMaxWasted = 64;
 
   explicit Segment(bytecode::InstrIndex at) : at_(at) {}
   ~Segment();
@@ -36,7 +38,8 @@ class Segment {
   // Keeps an entry alive while it runs.
   std::shared_ptr<CompiledEntry> share(CompiledEntry* entry) const;
 
-  bool full() const { return entries_.size() >= kMaxEntries; }
+  bool full() const { return entries_.size() >= kMaxEntries || wasted_ >= kMaxWasted; }
+  bool wasteful() const { return wasted_ >= kMaxWasted; }
   // Captures no more: the instructions run as they are, unless an entry there is fits.
   bool eager() const { return eager_; }
   void set_eager(TraceStop why) {
@@ -50,6 +53,7 @@ class Segment {
 
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
+  size_t wasted_ = 0;
   bool eager_ = false;
   TraceStop why_eager_;
 };

@@ -4,17 +4,18 @@ namespace framejit::runtime {
 
 using bytecode::InstrIndex;
 
-bool build_frame(const graph::FrameExit& frame, Replay& replay, std::vector<std::pair<uint32_t, Ref>>* locals,
-                 std::vector<Ref>* stack) {
-  locals->reserve(frame.locals.size());
+bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* values) {
+  values->function = replay.build(frame.function);
+  if (!values->function && PyErr_Occurred()) return false;
+  values->locals.reserve(frame.locals.size());
   for (auto [slot, recipe] : frame.locals) {
-    locals->emplace_back(slot, replay.build(recipe));
-    if (!locals->back().second && PyErr_Occurred()) return false;
+    values->locals.emplace_back(slot, replay.build(recipe));
+    if (!values->locals.back().second && PyErr_Occurred()) return false;
   }
-  stack->reserve(frame.stack.size());
+  values->stack.reserve(frame.stack.size());
   for (graph::RecipeId recipe : frame.stack) {
-    stack->push_back(replay.build(recipe));
-    if (!stack->back() && PyErr_Occurred()) return false;
+    values->stack.push_back(replay.build(recipe));
+    if (!values->stack.back() && PyErr_Occurred()) return false;
   }
   return true;
 }

@@ -7,8 +7,7 @@
 namespace framejit::runtime {
 
 // The values of one frame of an exit, all built before any is written. False with a Python error.
-bool build_frame(const graph::FrameExit& frame, Replay& replay, std::vector<std::pair<uint32_t, Ref>>* locals,
-                 std::vector<Ref>* stack);
+bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* values);
 
 void write_locals(const FrameView& view, std::vector<std::pair<uint32_t, Ref>>& locals);
 // stack[i] goes to slot first + i - skip, from i = skip on.

@@ -110,23 +110,26 @@ PyObject* finish_frame(PyObject* returned) {
 
 PyObject* run_continuation(Continuation rest) {
   const auto& frames = rest.entry->capture().frames;
-  FJ_CHECK(rest.next_frame < frames.size(), "a pending call without a callee");
+  FJ_CHECK(rest.next_frame < frames.size() && !rest.frames.empty(), "a pending call without a callee");
   const graph::FrameExit& frame = frames[rest.next_frame];
-  const ConstTable& objects = rest.entry->objects();
-  std::shared_ptr<CodeCache> cache = engine().shared_cache(objects.at(frame.code));
+  FrameValues values = std::move(rest.frames.back());
+  rest.frames.pop_back();
+  FJ_CHECK(PyFunction_Check(values.function.get()), "a callee that is no function");
+  std::shared_ptr<CodeCache> cache = engine().shared_cache(values.code.get());
   const uint32_t exit = cache->exit_number({bytecode::InstrIndex(frame.instruction), frame.pending});
   note_reached(cache);
 
   Transfer transfer;
-  Ref function = rest.replay->build(frame.function);
-  if (PyErr_Occurred() || !build_frame(frame, *rest.replay, &transfer.locals, &transfer.slots)) return nullptr;
-  Ref closure;
-  if (function && PyFunction_Check(function.get())) closure = Ref::borrow(PyFunction_GET_CLOSURE(function.get()));
+  transfer.locals = std::move(values.locals);
+  transfer.slots = std::move(values.stack);
+  Ref closure = Ref::borrow(PyFunction_GET_CLOSURE(values.function.get()));
+  Ref globals = Ref::borrow(PyFunction_GET_GLOBALS(values.function.get()));
+  Ref code = std::move(values.code);  // held as the frame holds it
+  values = {};
   transfer.wants_hook = rest.entry->capture().may_reach_python;
   transfer.cache = cache;
   transfer.exit = exit;
-  Ref globals = Ref::borrow(objects.at(frame.globals));
-  if (frame.pending) transfer.rest = {std::move(rest.entry), std::move(rest.replay), rest.next_frame + 1};
+  if (frame.pending) transfer.rest = {std::move(rest.entry), std::move(rest.frames), rest.next_frame + 1};
   Ref resumed = resume_function(cache, exit, globals.get(), closure);
   if (!resumed) return nullptr;
   PyObject* result = finish_frame(run_resume_code(resumed, std::move(transfer)));

@@ -64,7 +64,7 @@ PyObject* StaticCall::dispatch() {
 // False: the code cannot be looked into, it runs eagerly.
 bool StaticCall::ready() {
   PyObject* code = PyFunction_GET_CODE(self_.function);
-  const bool current = self_.state && self_.state->info->decoded->code.get() == code;
+  const bool current = self_.state && self_.state->code.get() == code;
   if (!current && !make_state(code)) return false;
   state_.hold(self_.state);
   return true;
@@ -74,7 +74,7 @@ bool StaticCall::make_state(PyObject* code) {
   if (Engine::runs_eagerly(self_.function)) return false;
   std::unique_ptr<StaticFunctionState> state;
   try {
-    state = std::make_unique<StaticFunctionState>(engine().code_info(code));
+    state = std::make_unique<StaticFunctionState>(code);
   } catch (const std::exception& error) {
     ++engine().stats.fallbacks;
     report_internal_error(error.what());

@@ -10,6 +10,7 @@ namespace framejit::runtime {
 // What a StaticFunction knows of its function's present code. Its calls hold it: a reset, or new code, may come while
 // they are under way, from another thread or from code that they run. The interpreter lock guards the count.
 struct StaticFunctionState {
+  Ref code;
   CodeInfoPtr info;
   std::shared_ptr<CodeCache> cache;  // null: this code always runs eagerly
   Segment* entry = nullptr;
@@ -17,7 +18,8 @@ struct StaticFunctionState {
   Ref twin_function;
   size_t holders = 1;
 
-  explicit StaticFunctionState(CodeInfoPtr code) : info(std::move(code)), binder(*info->decoded) {}
+  explicit StaticFunctionState(PyObject* code)
+      : code(Ref::borrow(code)), info(engine().code_info(code)), binder(*info->decoded) {}
 };
 
 // The last holder drops what was captured.

@@ -11,11 +11,19 @@
 
 namespace framejit::runtime {
 
+// The locals of a frame by slot, and its stack, bottom first.
+struct FrameValues {
+  Ref function;  // null: of the segment's own frame, as code
+  Ref code;
+  std::vector<std::pair<uint32_t, Ref>> locals;
+  std::vector<Ref> stack;
+};
+
 // A segment that has run and whose frames are still to be entered: first frame `next_frame`, then the callee that it
 // waits for, and so on.
 struct Continuation {
   std::shared_ptr<CompiledEntry> entry;
-  std::unique_ptr<Replay> replay;
+  std::vector<FrameValues> frames;  // from next_frame on, innermost first; nothing else holds their values
   uint32_t next_frame = 0;
 };
 

@@ -89,12 +89,21 @@ class SiteCall {
   }
 
   PyObject* leave_by_exit() {
-    const graph::FrameExit& frame = entry_->capture().frames[0];
+    const std::vector<graph::FrameExit>& exits = entry_->capture().frames;
+    std::vector<FrameValues> frames(exits.size());
+    for (size_t i = 0; i < exits.size(); ++i) {
+      FrameValues& values = frames[exits.size() - 1 - i];
+      if (!build_frame(exits[i], *replay_, &values)) return nullptr;
+      if (values.function) values.code = Ref::borrow(entry_->objects().at(exits[i].code));
+    }
+    replay_ = nullptr;
+    const bool pending = exits[0].pending;
     Transfer transfer;
     transfer.frame = view_.frame;
-    std::vector<Ref> stack;
-    if (!build_frame(frame, *replay_, &transfer.locals, &stack)) return nullptr;
-    if (frame.pending) transfer.rest = {entry_, std::move(replay_), 1};
+    transfer.locals = std::move(frames.back().locals);
+    std::vector<Ref> stack = std::move(frames.back().stack);
+    frames.pop_back();
+    if (pending) transfer.rest = {entry_, std::move(frames), 1};
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
@@ -104,7 +113,7 @@ class SiteCall {
       transfer.wants_hook = entry_->capture().may_reach_python;
       return leave_with(rest_of_frame(view_, std::move(transfer)));
     }
-    return restore(std::move(transfer), std::move(stack), frame.pending);
+    return restore(std::move(transfer), std::move(stack), pending);
   }
 
   // A traceback may keep this frame, and with it what the one that goes on in its place lets go of.

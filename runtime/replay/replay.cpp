@@ -25,6 +25,7 @@ Replay::Replay(const ReplayPlan& plan, const GuardProgram& guards)
     Py_XINCREF(value);
     values_[id.index()] = value;
   }
+  for (graph::ConstId id : plan.watched()) watched_.push_back(Ref::borrow(plan.pool().at(id)));
 }
 
 Replay::~Replay() {

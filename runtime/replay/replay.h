@@ -26,11 +26,15 @@ class ReplayPlan {
   const std::vector<graph::RecipeId>& source_recipes() const { return source_recipes_; }
   // Nonnegative: the segment returns this output of the graph and has no effects.
   int only_output() const { return only_output_; }
+  // The pool does not hold this object any more; what a replay does may let go of it elsewhere.
+  void hold_while_replayed(graph::ConstId id) { watched_.push_back(id); }
+  const std::vector<graph::ConstId>& watched() const { return watched_; }
 
  private:
   const graph::Capture& capture_;
   const ConstTable& pool_;
   std::vector<graph::RecipeId> source_recipes_;
+  std::vector<graph::ConstId> watched_;
   int only_output_ = -1;
 };
 
@@ -72,7 +76,8 @@ class Replay {
 
   const ReplayPlan& plan_;
   const graph::RecipeTable& recipes_;
-  std::vector<PyObject*> values_;          // by recipe; owned
+  std::vector<PyObject*> values_;  // by recipe; owned
+  std::vector<Ref> watched_;
   std::vector<PyObject*> outputs_;         // owned
   std::vector<graph::RecipeId> unfilled_;  // shells
 };

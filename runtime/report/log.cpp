@@ -74,6 +74,12 @@ void report_capture(CodeCache& cache, Segment& segment, const CompiledEntry* ent
 void report_too_many_entries(CodeCache& cache, Segment& segment, const FrameInputs& inputs) {
   if (engine().everything) return;  // of code that was not chosen to be captured
   const bytecode::DecodedCode& code = cache.decoded();
+  if (segment.wasteful()) {
+    log_warning(fmt::format("{}: {} captures were guarded by an object that ended before the next call, so it runs "
+                            "eagerly from now on; pass in an object that lives longer",
+                            describe_place(code, segment.at()), Segment::kMaxWasted));
+    return;
+  }
   std::string guard =
       segment.entries().empty() ? "none" : describe_failed_guard(*segment.entries().front(), inputs, &code);
   log_warning(fmt::format("{}: {} captures and none fits, so it runs eagerly from now on; guard that fails: {}",

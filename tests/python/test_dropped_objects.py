@@ -258,3 +258,79 @@ def test_object_that_a_weak_dictionary_watches():
         return x.sin(), before, len(table)
 
     check(f, graphs=None, breaks=at_least(1))
+
+
+class Counted:
+    alive = 0
+
+    def __init__(self):
+        Counted.alive += 1
+
+    def __del__(self):
+        Counted.alive -= 1
+
+
+def test_objects_with_del_that_die_with_their_list():
+    def f(x):
+        items = [Counted(), Counted()]
+        before = Counted.alive
+        del items
+        return x.sin(), before, Counted.alive
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+@pytest.mark.parametrize("drop", ["table['a'] = None", "del table['a']", "owner.part = None", "del owner.part"])
+def test_object_with_del_that_a_container_lets_go_of(drop):
+    def make():
+        owner = Noted()
+        owner.part = Counted()
+        return (x3(), {"a": Counted()}, owner), {}
+
+    source = f"def f(x, table, owner):\n    y = x.sin()\n    {drop}\n    return y, Counted.alive\n"
+    namespace = {"Counted": Counted}
+    exec(source, namespace)
+    assert_same_as_eager(namespace["f"], make=make, graphs=None, breaks=at_least(1))
+
+
+def test_local_that_is_not_read_again_holds_its_object():
+    def f(x):
+        holder = [Noted()]
+        reference = weakref.ref(holder[0])
+        y = x.sin()
+        before = reference() is not None
+        framejit.graph_break()
+        return y.cos(), before, reference() is not None
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def make_and_drop(x):
+    thing = Noted()
+    reference = weakref.ref(thing)
+    y = x.sin()
+    del thing
+    return y, reference() is None
+
+
+def test_object_that_dies_in_an_inlined_callee_that_broke():
+    def f(x):
+        y, dead = make_and_drop(x)
+        return y.cos(), dead
+
+    check(f, graphs=None, breaks=at_least(1))
+
+
+def test_method_that_its_class_lets_go_of():
+    def f(x):
+        class Made:
+            def method(self):
+                return 6
+
+        made = Made()
+        before = made.method()
+        reference = weakref.ref(Made.method)
+        del Made.method
+        return x.sin(), before, reference() is None
+
+    check(f, graphs=None, breaks=at_least(1), warm=False)  # each call makes another class

@@ -289,3 +289,53 @@ def test_reset_frees_what_the_cache_holds():
     del net
     gc.collect()
     assert reference() is None
+
+
+def test_class_and_code_made_by_a_captured_function_are_freed():
+    def f(x):
+        class Made:
+            def __init__(self, value):
+                self.value = value
+
+            def doubled(self):
+                return Made(self.value * 2)
+
+        return Made(x).doubled().value, Made
+
+    compiled = framejit.to_static(f)
+
+    def make():
+        with counts.counting() as counted:
+            value, made = compiled(x3())
+        assert torch.equal(value, x3() * 2) and (counted.graphs or counted.hits)
+        return made
+
+    assert freed(make)
+    assert freed(lambda: make().doubled.__code__) is False  # the code of `f` has it as a constant
+
+
+def test_code_compiled_by_the_program_is_freed():
+    def call(fn, x):
+        return fn(x) + 1
+
+    compiled = framejit.to_static(call)
+
+    def make():
+        function = eval("lambda x: x * 3")
+        with counts.counting() as counted:
+            assert torch.equal(compiled(function, x3()), x3() * 3 + 1)
+        assert counted.graphs == 1
+        return function.__code__
+
+    assert freed(make)
+
+
+def test_functions_made_for_one_call_each_end_in_eager_with_one_warning(caplog):
+    compiled = framejit.to_static(lambda fn, x: fn(x) + 1)
+    for i in range(70):
+        assert torch.equal(compiled(eval(f"lambda x: x * {i}"), x3()), x3() * i + 1)
+    warnings = [r.getMessage() for r in caplog.records if r.name.startswith("framejit")]
+    assert len(warnings) == 1 and "64 captures were guarded by an object that ended" in warnings[0]
+    with counts.counting() as counted:
+        compiled(eval("lambda x: x"), x3())
+    assert counted.graphs == 0

@@ -1,0 +1,97 @@
+// Objects of the segment's frame whose end can be seen: the segment ends before the frame lets go of one.
+#include <algorithm>
+
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+bool Simulator::has_finalizer(PyObject* obj) const {
+  // The trace works on stand-ins of these.
+  if (!obj || is_tensor(obj) || PyList_CheckExact(obj) || PyDict_CheckExact(obj) || PyAnySet_CheckExact(obj) ||
+      PyTuple_CheckExact(obj))
+    return false;
+  if (Py_TYPE(obj)->tp_finalize || PyMemoryView_Check(obj)) return true;
+  const bool may_be_watched =
+      PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
+  return may_be_watched && *PyObject_GET_WEAKREFS_LISTPTR(obj);
+}
+
+namespace {
+
+// Looks for an object whose end can be seen among those that end with `root`: what nothing else refers to.
+class OwnedFinalizers {
+ public:
+  explicit OwnedFinalizers(const Simulator& sim) : sim_(sim) {}
+
+  bool are_below(PyObject* root) {
+    left_ = kMostVisited;
+    visit_parts(root);
+    return found_;
+  }
+
+ private:
+  static constexpr int kMostVisited = 4096;
+
+  static int visit(PyObject* part, void* self) {
+    auto* search = static_cast<OwnedFinalizers*>(self);
+    if (Py_REFCNT(part) != 1 || PyType_Check(part) || search->sim_.is_tensor(part)) return 0;
+    if (search->sim_.has_finalizer(part)) search->found_ = true;
+    if (!search->found_) search->visit_parts(part);
+    return search->found_ || search->left_ <= 0;
+  }
+  void visit_parts(PyObject* obj) {
+    if (--left_ > 0 && PyObject_IS_GC(obj) && Py_TYPE(obj)->tp_traverse)
+      Py_TYPE(obj)->tp_traverse(obj, &OwnedFinalizers::visit, this);
+  }
+
+  const Simulator& sim_;
+  int left_ = 0;
+  bool found_ = false;
+};
+
+}  // namespace
+
+void Simulator::watch_finalizers() {
+  std::unordered_map<PyObject*, Py_ssize_t> held;
+  for (size_t i = 0; i < start_.code->slots.size(); ++i)
+    if (start_.slots[i]) ++held[start_.slots[i]];
+  for (size_t i = 0; i < start_.stack_depth; ++i)
+    if (start_.stack[i]) ++held[start_.stack[i]];
+  for (auto [obj, count] : held) {
+    const bool ends_with_frame = Py_REFCNT(obj) <= count && !is_tensor(obj) && !PyType_Check(obj);
+    if (has_finalizer(obj) || (ends_with_frame && OwnedFinalizers(*this).are_below(obj))) finalizers_.push_back(obj);
+  }
+}
+
+void Simulator::require_finalizers_held() {
+  auto holds = [&](const SimFrame& frame, PyObject* obj) {
+    auto is_it = [&](const SymValue& value) {
+      const Outside* outside = value.null() || value.get() == obj ? nullptr : world_.find(value.get());
+      return value.get() == obj || (outside && outside->real.get() == obj);
+    };
+    for (size_t i = 0; i < frame.raw.size(); ++i)
+      if (frame.raw[i] && start_.slots[i] == obj) return true;
+    return std::any_of(frame.slots.begin(), frame.slots.end(), is_it) ||
+           std::any_of(frame.stack.begin(), frame.stack.end(), is_it);
+  };
+  for (PyObject* obj : finalizers_)
+    if (std::none_of(frames_.begin(), frames_.end(), [&](SimFrame* frame) { return holds(*frame, obj); }))
+      stop(StopReason::kUnsupportedValue, fmt::format("a '{}' may end here", Py_TYPE(obj)->tp_name));
+}
+
+void Simulator::require_survives(PyObject* replaced) {
+  if (has_finalizer(replaced))
+    stop(StopReason::kUnsupportedValue, fmt::format("a '{}' may end here", Py_TYPE(replaced)->tp_name));
+}
+
+void Simulator::require_item_survives(PyObject* container, PyObject* key) {
+  if (PyDict_Check(container) && PyUnicode_CheckExact(key)) return require_survives(PyDict_GetItem(container, key));
+  if (!PyDict_CheckExact(container) && !PyList_CheckExact(container)) return;
+  Ref replaced = Ref::steal(PyObject_GetItem(container, key));
+  if (!replaced) return PyErr_Clear();
+  if (!PySlice_Check(key)) return require_survives(replaced.get());
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(replaced.get()); ++i)
+    require_survives(PyList_GET_ITEM(replaced.get(), i));
+}
+
+}  // namespace framejit
