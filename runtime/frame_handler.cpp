@@ -110,6 +110,10 @@ class HookedFrame {
 
 int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
   PyObject* code = reinterpret_cast<PyObject*>(view->code);
+  if (code == thread_state().eager_code) {
+    thread_state().eager_code = nullptr;
+    return 0;
+  }
   const CodeMark* mark = code_mark(code);
   if (mark && *mark != CodeMark::kUser) return 0;
   *result = nullptr;

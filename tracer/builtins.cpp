@@ -319,12 +319,13 @@ SymValue call_id(Simulator& sim, PyObject* callable, CallArgs args) {
 }
 
 // Of a container it is made from those of its elements.
-void rely_on_hash(Simulator& sim, PyObject* obj) {
+void rely_on_hash(Simulator& sim, PyObject* obj, std::unordered_set<PyObject*>& seen) {
+  if (!seen.insert(obj).second) return;
   if (is_plain_data(obj) || Py_TYPE(obj)->tp_hash == PyObject_HashNotImplemented) return;
   sim.require_plain_key(obj);
   if (!PyTuple_CheckExact(obj) && !PyFrozenSet_CheckExact(obj)) return rely_on_address(sim, obj);
   PyObject* items = sim.keep(sim.check(PySequence_Tuple(obj)));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) rely_on_hash(sim, PyTuple_GET_ITEM(items, i));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i) rely_on_hash(sim, PyTuple_GET_ITEM(items, i), seen);
 }
 
 // As slot_tp_hash: a number that fits is the hash itself.
@@ -343,7 +344,8 @@ SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 1) {
     PyObject* obj = sim.realise(args.positional[0]);
     if (auto result = sim.call_special(obj, "__hash__", {})) return hash_value(sim, *result);
-    rely_on_hash(sim, obj);
+    std::unordered_set<PyObject*> seen;
+    rely_on_hash(sim, obj, seen);
   }
   return sim.call_real(callable, args);
 }

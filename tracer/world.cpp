@@ -55,6 +55,23 @@ void add_plain_type(PyTypeObject* type, bool by_identity) {
   if (!find_plain_type(type)) plain_types().push_back({type, by_identity});
 }
 
+namespace {
+
+// Sets of sets may share their parts so often that following them all never ends.
+constexpr int kDeepestFrozenSet = 4;
+
+bool is_plain_frozen_set(PyObject* set) {
+  thread_local int depth = 0;
+  if (depth == kDeepestFrozenSet) return false;
+  ++depth;
+  Ref items = Ref::steal(PySequence_Tuple(set));
+  const bool plain = items && all_plain(items.get());
+  --depth;
+  return plain;
+}
+
+}  // namespace
+
 bool is_plain_data(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   if (obj == Py_None || obj == Py_Ellipsis || obj == Py_NotImplemented) return true;
@@ -62,10 +79,7 @@ bool is_plain_data(PyObject* obj) {
       type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type)
     return true;
   if (type == &PyTuple_Type) return all_plain(obj);
-  if (type == &PyFrozenSet_Type) {
-    Ref items = Ref::steal(PySequence_Tuple(obj));
-    return items && all_plain(items.get());
-  }
+  if (type == &PyFrozenSet_Type) return is_plain_frozen_set(obj);
   if (type == &PySlice_Type) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
     return is_plain_data(slice->start) && is_plain_data(slice->stop) && is_plain_data(slice->step);

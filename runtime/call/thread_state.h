@@ -76,6 +76,7 @@ struct ThreadState {
   std::vector<Transfer> transfers;
   TwinScope* scope = nullptr;
   ShadowPhase shadow = ShadowPhase::kNone;
+  PyObject* eager_code = nullptr;  // the next frame of it runs eagerly: its static function decided so
 
   Transfer& push(Transfer transfer) {
     transfers.push_back(std::move(transfer));

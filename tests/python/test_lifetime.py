@@ -338,4 +338,4 @@ def test_functions_made_for_one_call_each_end_in_eager_with_one_warning(caplog):
     assert len(warnings) == 1 and "64 captures were guarded by an object that ended" in warnings[0]
     with counts.counting() as counted:
         compiled(eval("lambda x: x"), x3())
-    assert counted.graphs == 0
+    assert counted.ops == 0
