@@ -90,8 +90,7 @@ void Simulator::require_item_survives(PyObject* container, PyObject* key) {
   Ref replaced = Ref::steal(PyObject_GetItem(container, key));
   if (!replaced) return PyErr_Clear();
   if (!PySlice_Check(key)) return require_survives(replaced.get());
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(replaced.get()); ++i)
-    require_survives(PyList_GET_ITEM(replaced.get(), i));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(replaced.get()); ++i) require_survives(PyList_GET_ITEM(replaced.get(), i));
 }
 
 }  // namespace framejit

@@ -1,5 +1,7 @@
 #include "tracer/simulator.h"
 
+#include <string_view>
+
 #include "tracer/callables.h"
 #include "tracer/proxies.h"
 #include "tracer/recipes.h"
@@ -327,12 +329,25 @@ std::string Simulator::location_text() {
   return fmt::format("{}:{}", PyUnicode_AsUTF8(frame.code->filename.get()), frame.code->at(frame.pc).position.line);
 }
 
+// Whether the object is more than its value: an instance of a class. A type with arguments, which typing makes
+// and caches, is a value.
+static bool has_identity(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_plain_data(obj) || is_identity_constant(obj)) return false;
+  return !std::string_view(type->tp_name).ends_with("GenericAlias");
+}
+
 SymValue Simulator::from_real(Ref result) {
   PyObject* obj = result.get();
   if (is_tensor(obj) && !services_.host.is_fake(obj))
     stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
   // The program's own object stands behind what the trace has for it.
   if (PyObject* known = world_.representation(obj)) return SymValue::borrow(known);
+  if (!has_identity(obj) || is_tensor(obj)) return SymValue(std::move(result));
+  if (Py_REFCNT(obj) == 1) made_.insert(obj);
+  // Neither made in the trace nor reached by a source: a copy of it would be another object, and nothing guards it.
+  else if (!made_.count(obj) && !world_.find(obj))
+    stop(StopReason::kUnsupportedValue, fmt::format("a '{}' that C code gave", Py_TYPE(obj)->tp_name));
   return SymValue(std::move(result));
 }
 

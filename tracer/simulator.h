@@ -257,6 +257,7 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
+  std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made
   std::vector<PyObject*> finalizers_;       // what the segment's frame held at the start and has a finalizer
   std::vector<PyObject*> open_generators_;  // of the proxies, those that have not ended
   std::unordered_map<PyTypeObject*, bool> specials_;

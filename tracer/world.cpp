@@ -39,11 +39,7 @@ const PlainType* find_plain_type(PyTypeObject* type) {
   throw StopTrace{TraceStop{reason, std::move(detail), {}}, {}};
 }
 
-bool all_plain(PyObject* tuple) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
-    if (!is_plain_data(PyTuple_GET_ITEM(tuple, i))) return false;
-  return true;
-}
+constexpr int kDeepestRead = 500;
 
 void check_size(Py_ssize_t size) {
   if (size > kMaxGuardedItems) stop(StopReason::kContainerTooLarge, fmt::format("{} items", size));
@@ -57,35 +53,36 @@ void add_plain_type(PyTypeObject* type, bool by_identity) {
 
 namespace {
 
-// Sets of sets may share their parts so often that following them all never ends.
+// Containers are followed recursively; sets of sets may share their parts so often that following all never ends.
+constexpr int kDeepestTuple = 200;
 constexpr int kDeepestFrozenSet = 4;
 
-bool is_plain_frozen_set(PyObject* set) {
-  thread_local int depth = 0;
-  if (depth == kDeepestFrozenSet) return false;
-  ++depth;
-  Ref items = Ref::steal(PySequence_Tuple(set));
-  const bool plain = items && all_plain(items.get());
-  --depth;
-  return plain;
-}
-
-}  // namespace
-
-bool is_plain_data(PyObject* obj) {
+bool is_plain_within(PyObject* obj, int tuples, int sets) {
+  auto all_plain = [&](PyObject* items) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+      if (!is_plain_within(PyTuple_GET_ITEM(items, i), tuples - 1, sets)) return false;
+    return true;
+  };
   PyTypeObject* type = Py_TYPE(obj);
   if (obj == Py_None || obj == Py_Ellipsis || obj == Py_NotImplemented) return true;
   if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
       type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type)
     return true;
-  if (type == &PyTuple_Type) return all_plain(obj);
-  if (type == &PyFrozenSet_Type) return is_plain_frozen_set(obj);
+  if (type == &PyTuple_Type) return tuples > 0 && all_plain(obj);
+  if (type == &PyFrozenSet_Type) {
+    Ref items = sets-- > 0 ? Ref::steal(PySequence_Tuple(obj)) : Ref();
+    return items && all_plain(items.get());
+  }
   if (type == &PySlice_Type) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
     return is_plain_data(slice->start) && is_plain_data(slice->stop) && is_plain_data(slice->step);
   }
   return find_plain_type(type) != nullptr;
 }
+
+}  // namespace
+
+bool is_plain_data(PyObject* obj) { return is_plain_within(obj, kDeepestTuple, kDeepestFrozenSet); }
 
 bool is_identity_constant(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
@@ -202,6 +199,12 @@ SymValue World::wrap_tensor(PyObject* real, SourceId source) {
 }
 
 Ref World::wrap_item(PyObject* real, SourceId source) {
+  if (depth_ == kDeepestRead) stop(StopReason::kContainerTooLarge, fmt::format("{} levels deep", kDeepestRead));
+  struct Level {
+    explicit Level(int& depth) : depth_(depth) { ++depth_; }
+    ~Level() { --depth_; }
+    int& depth_;
+  } level(depth_);
   SymValue value = wrap(real, source);
   realise(value);
   return value.obj;

@@ -124,6 +124,7 @@ class World {
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;
+  int depth_ = 0;  // of containers that are being read
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;

@@ -75,9 +75,10 @@ void report_too_many_entries(CodeCache& cache, Segment& segment, const FrameInpu
   if (engine().everything) return;  // of code that was not chosen to be captured
   const bytecode::DecodedCode& code = cache.decoded();
   if (segment.wasteful()) {
-    log_warning(fmt::format("{}: {} captures were guarded by an object that ended before the next call, so it runs "
-                            "eagerly from now on; pass in an object that lives longer",
-                            describe_place(code, segment.at()), Segment::kMaxWasted));
+    log_warning(
+        fmt::format("{}: {} captures were guarded by an object that ended before the next call, so it runs "
+                    "eagerly from now on; pass in an object that lives longer",
+                    describe_place(code, segment.at()), Segment::kMaxWasted));
     return;
   }
   std::string guard =

@@ -444,3 +444,38 @@ def test_function_of_warnings_that_is_replaced_later(monkeypatch):
     assert compiled(x3())[1] == program(x3())[1]
     monkeypatch.setattr(warnings, "_formatwarnmsg_impl", lambda message: "replaced")
     assert compiled(x3())[1] == program(x3())[1] == "replaced"
+
+
+class Described:
+    shared = Holder()
+
+
+def namespace_of(kind):
+    return dict(vars(kind))
+
+
+def test_object_of_the_program_that_c_code_gives_is_not_copied():
+    Described.shared.mark = 1
+
+    def program(x):
+        y = x + 1
+        framejit.graph_break()
+        found = Described.__dict__["shared"]
+        again = namespace_of(Described)["shared"]
+        return y, found is Described.shared, again is found, found.mark
+
+    check(program)
+
+
+def test_mark_on_an_object_that_c_code_gives_is_read_anew():
+    def program(x):
+        y = x + 1
+        framejit.graph_break()
+        return y * namespace_of(Described)["shared"].mark
+
+    compiled = framejit.to_static(program)
+    for mark in range(3):
+        Described.shared.mark = mark
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3()), (x3() + 1) * mark)
+        assert counted.graphs or counted.hits
