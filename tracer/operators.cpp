@@ -197,8 +197,25 @@ SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
   CallArgs args{{left, right}, {}};
   require_plain(args, nullptr);
   mark_location();
-  if (is_outside_opaque(left.get()) && is_outside_opaque(right.get()) && op >= Py_EQ) is_same(left, right);
+  rely_on_comparison(left.get(), right.get());
   return from_real(check(PyObject_RichCompare(left.get(), right.get(), op)));
+}
+
+constexpr int kDeepestCompared = 50;
+
+void Simulator::rely_on_comparison(PyObject* a, PyObject* b, int depth) {
+  auto is_sequence = [](PyObject* obj) { return PyTuple_Check(obj) || PyList_Check(obj); };
+  if (is_outside_opaque(a) && is_outside_opaque(b)) {
+    is_same(SymValue::borrow(a), SymValue::borrow(b));
+  } else if (is_sequence(a) && depth < kDeepestCompared) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(a); ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(a, i);
+      if (!is_sequence(b))
+        rely_on_comparison(item, b, depth + 1);
+      else if (i < PySequence_Fast_GET_SIZE(b))
+        rely_on_comparison(item, PySequence_Fast_GET_ITEM(b, i), depth + 1);
+    }
+  }
 }
 
 bool Simulator::is_same(SymValue left, SymValue right) {

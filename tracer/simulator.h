@@ -145,6 +145,8 @@ class Simulator {
   SymValue compare_by_slot(int op, SymValue left, SymValue right);
   SymValue compare_as_object(int op, SymValue left, SymValue right);
   bool is_same(SymValue left, SymValue right);
+  // C code compares them, with what they contain: objects that differ by identity alone stay apart.
+  void rely_on_comparison(PyObject* a, PyObject* b, int depth = 0);
   bool truth(SymValue& value);
   Py_ssize_t length(SymValue& value);
   SymValue get_iter(SymValue iterable);
@@ -257,6 +259,7 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
+  std::unordered_set<PyObject*> keys_;      // objects of the program that were keys of a dictionary or in a set
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made
   std::vector<PyObject*> finalizers_;       // what the segment's frame held at the start and has a finalizer
   std::vector<PyObject*> open_generators_;  // of the proxies, those that have not ended

@@ -8,6 +8,8 @@ import threading
 import pytest
 import torch
 
+import framejit
+from support import counts
 from support.guarded import Guarded
 
 SCALE = 2
@@ -761,3 +763,22 @@ def test_guard_text_names_what_is_checked():
     from support import counts
 
     counts.check_text("guards", guarded.compiled.guards, "SCALE", "7")
+
+
+@pytest.mark.parametrize(
+    "relation", ["b in [a]", "b in (a, 3)", "[a].count(b)", "(a, 1) == (b, 1)", "len({a, b})", "len({a: 1, b: 2})"]
+)
+def test_two_objects_that_may_be_one_tomorrow(relation):
+    class Thing:
+        pass
+
+    namespace = {}
+    exec(f"def program(x, a, b):\n    return x + 1, {relation}\n", namespace)
+    program = namespace["program"]
+    compiled = framejit.to_static(program)
+    one, two = Thing(), Thing()
+    for a, b in [(one, two), (one, one), (two, one), (two, two)]:
+        x = torch.ones(3)
+        with counts.counting() as counted:
+            assert compiled(x, a, b)[1] == program(x, a, b)[1]
+        assert counted.graphs or counted.hits
