@@ -22,6 +22,7 @@ enum class RecipeKind : uint8_t {
   kDict,         // parts: key, value, key, value ...
   kSet,          // parts: items
   kFrozenSet,    // parts: items
+  kSetCopy,      // object: a set or frozenset, of which each replay makes a copy with the same table
   kSlice,        // parts: start, stop, step
   kCell,         // parts: contents, or none for an empty cell
   kBoundMethod,  // parts: function, self
@@ -82,7 +83,7 @@ enum class EffectKind : uint8_t {
   kDictReplace,   // values: key, value ...: clear, then set in this order
   kListExtend,    // values: items to append
   kListReplace,   // values: all items: target[:] = items
-  kSetReplace,    // values: all items
+  kSetReplace,    // value: a set, whose items and order it gets
   kDequeReplace,  // values: all items: clear, extend
   kCellSet,       // target cell, value; unbound value: empty the cell
   kCall,          // target: a callable; values: arguments: global-state setters such as torch._C._set_grad_enabled

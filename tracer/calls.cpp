@@ -468,7 +468,6 @@ SymValue Simulator::as_c_iterable(SymValue value) {
   }
   if (!iter && has_python_specials(obj))
     stop(StopReason::kUnsupportedValue, "C code is handed what __getitem__ iterates");
-  if (world_.order_of_set(obj)) return get_iter(value);
   if (is_outside_opaque(obj) && Py_TYPE(obj)->tp_iter) {
     if (PyIter_Check(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
     if (PyDict_Check(obj)) return SymValue(snapshot_dict(value));

@@ -159,7 +159,6 @@ SymValue Simulator::get_iter(SymValue iterable) {
   PyObject* obj = realise(iterable);
   if ((is_exact_builtin_container(obj) && !is_outside_opaque(obj)) || is_sim_generator(obj)) {
     if (PyAnySet_CheckExact(obj)) require_known_order(*this, obj);
-    if (PyObject* items = world_.order_of_set(obj)) return SymValue(check(PyObject_GetIter(items)));
     return SymValue(check(PyObject_GetIter(obj)));
   }
   if (is_tensor(obj)) {

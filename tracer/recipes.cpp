@@ -3,6 +3,7 @@
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/proxies.h"
+#include "tracer/set_table.h"
 #include "tracer/type_slots.h"
 
 namespace framejit {
@@ -204,15 +205,19 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
   return id;
 }
 
-// A set is filled again one item after another, which may give another order than its own history gave it. Programs may
-// know that of numbers; that of text is another in each process.
-void RecipeBuilder::require_order_kept(PyObject* set) {
-  PyObject* items = sim_.keep(Ref::steal(PySequence_Tuple(set)));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
-    if (!PyLong_CheckExact(PyTuple_GET_ITEM(items, i))) return;
-  Ref again = Ref::steal(PySet_New(items));
-  Ref given = again ? Ref::steal(PySequence_Tuple(again.get())) : Ref();
-  if (!given || PyObject_RichCompareBool(given.get(), items, Py_EQ) != 1) cannot_rebuild(set);
+// Where the items are the same objects in each replay, the table is copied; else the set is filled again, one item
+// after another. Its order comes from addresses then, which no program can know.
+RecipeId RecipeBuilder::describe_set(PyObject* set) {
+  PyObject* list = sim_.keep(Ref::steal(PySequence_List(set)));
+  std::vector<PyObject*> items(PySequence_Fast_ITEMS(list), PySequence_Fast_ITEMS(list) + PyList_GET_SIZE(list));
+  auto is_constant = [&](PyObject* item) {
+    return is_plain_data(item) || (is_identity_constant(item) && !sim_.made_functions().count(item));
+  };
+  if (!std::all_of(items.begin(), items.end(), is_constant))
+    return build(set, PyFrozenSet_CheckExact(set) ? RecipeKind::kFrozenSet : RecipeKind::kSet, items);
+  Recipe recipe{RecipeKind::kSetCopy};
+  recipe.object = world_.pool().add(sim_.keep(copy_set(set)));
+  return capture_.recipes.add(recipe);
 }
 
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
@@ -238,12 +243,7 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
     for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) parts.insert(parts.end(), {key, value});
     if (type == &PyDict_Type) return build(obj, RecipeKind::kDict, parts);
   }
-  if (type == &PySet_Type || type == &PyFrozenSet_Type) {
-    PyObject* items = sim_.keep(Ref::steal(PySequence_List(obj)));
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i) parts.push_back(PyList_GET_ITEM(items, i));
-    require_order_kept(obj);
-    return build(obj, type == &PySet_Type ? RecipeKind::kSet : RecipeKind::kFrozenSet, parts);
-  }
+  if (type == &PySet_Type || type == &PyFrozenSet_Type) return describe_set(obj);
   if (type == &PySlice_Type) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
     return build(obj, RecipeKind::kSlice, {slice->start, slice->stop, slice->step});
@@ -428,10 +428,9 @@ void RecipeBuilder::add_container_effects() {
         for (int part = 0; part < 2; ++part)
           effect.values.push_back(describe_object(PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part)));
     } else if (outside.kind == OutsideKind::kSet) {
-      if (has_members(shadow, original)) continue;
-      require_order_kept(shadow);
+      if (same_table(shadow, original)) continue;
       effect.kind = EffectKind::kSetReplace;
-      push_items(sim_.keep(Ref::steal(PySequence_List(shadow))));
+      effect.value = describe_set(sim_.keep(copy_set(shadow)));
     } else {
       continue;
     }

@@ -43,7 +43,7 @@ class RecipeBuilder {
   void add_state_effects();
   void add_function_attributes(PyObject* function, graph::RecipeId recipe);
   void add_attribute(graph::RecipeId recipe, PyObject* name, PyObject* value);
-  void require_order_kept(PyObject* set);
+  graph::RecipeId describe_set(PyObject* set);
   void add_attributes(graph::RecipeId recipe, PyObject* obj, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);

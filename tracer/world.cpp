@@ -7,6 +7,7 @@
 #include "base/once.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
+#include "tracer/set_table.h"
 #include "tracer/signals.h"
 
 namespace framejit {
@@ -179,7 +180,7 @@ SymValue World::wrap(PyObject* real, SourceId source) {
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(type));
   if (type == &PyFrozenSet_Type && has_known_items(real)) {
     Ref items = Ref::steal(PySequence_Tuple(real));
-    guard(GuardKind::kSetGives, source, items.get());
+    guard(GuardKind::kSetGives, source, items.get(), table_shape(real));
     return SymValue::borrow(real);
   }
   return SymValue::borrow(add(OutsideKind::kOpaque, Ref::borrow(real), real, source, {}));
@@ -301,19 +302,6 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
   return SymValue::borrow(dict);
 }
 
-bool has_members(PyObject* set, PyObject* items) {
-  if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items)) return false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
-    if (PySet_Contains(set, PyTuple_GET_ITEM(items, i)) != 1) return false;
-  return true;
-}
-
-PyObject* World::order_of_set(PyObject* shadow) const {
-  const Outside* outside = find(shadow);
-  const bool unchanged = outside && outside->kind == OutsideKind::kSet && has_members(shadow, outside->original.get());
-  return unchanged ? outside->original.get() : nullptr;
-}
-
 SymValue World::wrap_set(PyObject* real, SourceId source) {
   check_size(PySet_GET_SIZE(real));
   Ref items = Ref::steal(PySequence_Tuple(real));
@@ -323,9 +311,10 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
       stop(StopReason::kUnsupportedValue, fmt::format("a set item of type {}", Py_TYPE(item)->tp_name));
   }
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PySet_Type));
-  guard(GuardKind::kSetGives, source, items.get());
-  Ref shadow = Ref::steal(PySet_New(real));
-  return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(items)));
+  guard(GuardKind::kSetGives, source, items.get(), table_shape(real));
+  Ref shadow = copy_set(real), original = copy_set(real);
+  if (!shadow || !original) throw PythonRaised{};
+  return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(original)));
 }
 
 void World::guard_existence() {

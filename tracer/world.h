@@ -23,9 +23,6 @@
 
 namespace framejit {
 
-// Whether the set has just these items.
-bool has_members(PyObject* set, PyObject* items);
-
 enum class OutsideKind : uint8_t { kTensor, kList, kDict, kSet, kTuple, kOpaque };
 
 struct Outside {
@@ -57,9 +54,6 @@ class World {
     return it == outside_.end() ? nullptr : &it->second;
   }
   // The representation already given to a real object, or null.
-  // The items of a set of the program in the order of its own, which that of a copy may not be; null once it is
-  // changed.
-  PyObject* order_of_set(PyObject* shadow) const;
   PyObject* representation(PyObject* real) const {
     auto it = representations_.find(real);
     return it == representations_.end() ? nullptr : it->second;

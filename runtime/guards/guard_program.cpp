@@ -4,6 +4,7 @@
 #include "runtime/guards/guard_ops.h"
 #include "runtime/guards/plain_data.h"
 #include "runtime/python_util.h"
+#include "tracer/set_table.h"
 
 namespace framejit::runtime {
 namespace {
@@ -194,7 +195,7 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
     case OpCode::kLength:
       return length_is(subject, op.number);
     case OpCode::kSetGives:
-      return set_gives(subject, op.object);
+      return set_gives(subject, op.object) && table_shape(subject) == op.number;
     case OpCode::kHasNoKey:
       return !subject || (PyDict_Check(subject) && !dict_item(subject, op.object, op.number));
     case OpCode::kTypeAttrAbsent:

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "runtime/replay/replay.h"
+#include "tracer/set_table.h"
 
 namespace framejit::runtime {
 
@@ -29,13 +30,6 @@ PyTypeObject* native_base(PyObject* obj) {
 bool replace_deque(PyObject* deque, PyObject* items) {
   PyTypeObject* type = native_base(deque);
   return call_method_of(type, "clear", deque) && call_method_of(type, "extend", deque, items);
-}
-
-bool replace_set(PyObject* set, PyObject* items) {
-  if (PySet_Clear(set) < 0) return false;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
-    if (PySet_Add(set, PyList_GET_ITEM(items, i)) < 0) return false;
-  return true;
 }
 
 bool replace_dict(PyObject* dict, PyObject* pairs) {
@@ -127,7 +121,8 @@ bool Replay::apply_to(const Effect& effect, PyObject* target) {
     case EffectKind::kListReplace:
       return PyList_SetSlice(target, 0, PyList_GET_SIZE(target), items.get()) == 0;
     case EffectKind::kSetReplace:
-      return replace_set(target, items.get());
+      take_table(target, value ? copy_set(value.get()) : Ref());
+      return true;
     case EffectKind::kDequeReplace:
       return replace_deque(target, items.get());
     case EffectKind::kCellSet:

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "runtime/python_util.h"
+#include "tracer/set_table.h"
 
 namespace framejit::runtime {
 
@@ -76,6 +77,8 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
       Ref items = make_tuple(recipe);
       return items && fill_pending() ? Ref::steal(PyFrozenSet_New(items.get())) : nullptr;
     }
+    case RecipeKind::kSetCopy:
+      return copy_set(plan_.pool().at(recipe.object));
     case RecipeKind::kSlice:
       if (!make_parts(recipe, 0, recipe.part_count)) return nullptr;
       return Ref::steal(PySlice_New(part(recipe, 0), part(recipe, 1), part(recipe, 2)));

@@ -7,6 +7,8 @@ import sys
 import pytest
 import torch
 
+import framejit
+from support import counts
 from support.same_as_eager import assert_same_as_eager
 
 LIST = [1, 2, 3]
@@ -403,3 +405,46 @@ def test_bytearray_and_memoryview():
         return x + 1, data, bytes(data), memoryview(bytes(data))[1]
 
     check(f, breaks=None)
+
+
+WORDS = ["linear", "norm", "bias", "weight", "gelu", "qkv", "proj", "head", "drop", "scale", "shift", "mask"]
+
+
+def set_with_a_past(words):
+    """A set whose table was larger once, and has places that were emptied."""
+    grown = set(str(i) for i in range(200)) | set(words)
+    for i in range(200):
+        grown.discard(str(i))
+    return grown
+
+
+def test_set_keeps_its_order_across_a_break():
+    def f(x):
+        made = set(WORDS)
+        made.discard("gelu")
+        made.add("silu")
+        before = list(made)
+        y = x + 1
+        framejit.graph_break()
+        made.update(WORDS[::-1])
+        return y * 2, before, list(made), made, frozenset(made)
+
+    assert_same_as_eager(f, torch.ones(3), graphs=2, breaks=1, after=lambda result: [list(part) for part in result[1:]])
+
+
+@pytest.mark.parametrize("change", ["s.add('new')", "s.discard('bias')", "s.add('new'); s.discard('new')", "s.clear()"])
+def test_set_of_the_program_is_left_with_its_order(change):
+    namespace = {}
+    exec(f"def f(x, s):\n    first = list(s)\n    {change}\n    return x + 1, first, str(s)\n", namespace)
+    compiled = framejit.to_static(namespace["f"])
+    for make in (lambda: set(WORDS), lambda: set_with_a_past(WORDS), lambda: set_with_a_past(WORDS[:3])):
+        for _ in range(2):
+            mine, theirs = make(), make()
+            assert list(mine) == list(theirs)
+            with counts.counting() as counted:
+                got = compiled(torch.ones(3), mine)
+            assert got[1:] == namespace["f"](torch.ones(3), theirs)[1:]
+            assert counted.graphs or counted.hits
+            mine.update("abcdefgh")
+            theirs.update("abcdefgh")
+            assert list(mine) == list(theirs)

@@ -1,6 +1,7 @@
 #include "runtime/guards/guard_program.h"
 
 #include "tests/unit/runtime/python_fixture.h"
+#include "tracer/set_table.h"
 
 namespace framejit::runtime {
 namespace {
@@ -238,7 +239,7 @@ TEST_F(GuardProgramTest, ReadsListsTuplesCellsAndFunctions) {
 
 TEST_F(GuardProgramTest, ComparesSetsByTypeOfTheirItems) {
   guard(GuardKind::kTypeIs, local(0), object("set"));
-  guard(GuardKind::kSetGives, local(0), object("(1, 2)"));
+  guard(GuardKind::kSetGives, local(0), object("(1, 2)"), table_shape(eval("{2, 1}").get()));
   compile();
   EXPECT_TRUE(check({eval("{2, 1}").get()}));
   EXPECT_FALSE(check({eval("{2, True}").get()}));
@@ -247,7 +248,7 @@ TEST_F(GuardProgramTest, ComparesSetsByTypeOfTheirItems) {
 
 TEST_F(GuardProgramTest, ComparesSetsInTheirOrder) {
   exec("sparse = set(range(1000)) - set(range(990)); sparse = set(range(1000)); sparse -= set(range(990))");
-  guard(GuardKind::kSetGives, local(0), object("tuple(sparse)"));
+  guard(GuardKind::kSetGives, local(0), object("tuple(sparse)"), table_shape(name("sparse")));
   compile();
   EXPECT_TRUE(check({name("sparse")}));
   EXPECT_FALSE(check({eval("set(range(990, 1000))").get()}));

@@ -149,7 +149,7 @@ TEST_F(ReplayTest, AppliesEffectsInOrder) {
   effect(EffectKind::kDictSet, local(1), constant("'c'"), list);
   effect(EffectKind::kDictDelete, local(1), constant("'a'"));
   effect(EffectKind::kListReplace, local(2), {}, {}, {list, list});
-  effect(EffectKind::kSetReplace, local(3), {}, {}, {constant("4"), constant("5")});
+  effect(EffectKind::kSetReplace, local(3), {}, make(RecipeKind::kSet, {constant("4"), constant("5")}));
   effect(EffectKind::kDequeReplace, local(4), {}, {}, {constant("6")});
   replay(list, {name("c"), name("d"), name("l"), name("s"), name("q")});
   EXPECT_TRUE(holds("c.x is r and list(d.items()) == [('b', 2), ('c', r)] and d['c'] is r"));
