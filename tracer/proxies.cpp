@@ -301,24 +301,35 @@ void Simulator::stop_before(PyObject* generator) {
                   sim_generator_origin(generator)};
 }
 
-void Simulator::forget_native_origins() {
+namespace {
+
+// So many natives are looked through at each instruction; of more, each comes up once in so many instructions.
+constexpr size_t kFewNatives = 64;
+
+}  // namespace
+
+bool Simulator::forget_native_origins() {
+  const size_t before = native_origins_.size();
   while (std::erase_if(native_origins_, [](const auto& entry) { return Py_REFCNT(entry.first) == 1; }) > 0)
     continue;  // each may have held others
+  next_forget_ = count_ + native_origins_.size() / kFewNatives;
+  return native_origins_.size() < before;
 }
 
 void Simulator::close_dropped_generators() {
   bool any_with_code = std::any_of(open_generators_.begin(), open_generators_.end(), [](PyObject* generator) {
     return runs_code_when_closed(*sim_generator_frame(generator));
   });
-  if (any_with_code) forget_native_origins();
+  const bool late = next_forget_ > 0 && native_origins_.size() > kFewNatives;
+  const bool forgot = any_with_code && count_ >= next_forget_ && forget_native_origins();
   std::vector<PyObject*> dropped;  // only proxies_ holds them
   int with_code = 0;
   for (PyObject* generator : open_generators_) {
     const SimFrame& frame = *sim_generator_frame(generator);
     if (frame.finished || frame.running || Py_REFCNT(generator) > 1) continue;
     dropped.push_back(generator);
-    // Which of several dies first is not known here.
-    if (runs_code_when_closed(frame) && ++with_code > 1) stop_before(generator);
+    // Which of several dies first is not known here, nor when one died that a native held.
+    if (runs_code_when_closed(frame) && (++with_code > 1 || (late && forgot))) stop_before(generator);
   }
   std::erase_if(open_generators_, [](PyObject* generator) {
     const SimFrame& frame = *sim_generator_frame(generator);

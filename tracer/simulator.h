@@ -216,7 +216,7 @@ class Simulator {
   // Closes the generators that nothing refers to any more, as their deallocation would.
   void close_dropped_generators();
   // Lets go of what C code made and nothing else refers to: an iterator may be what holds a generator.
-  void forget_native_origins();
+  bool forget_native_origins();
   // The segment's frame ends: its locals die before the capture does.
   void drop_locals(SimFrame& root);
   // A traceback keeps the frames that an exception left, and what they hold: these are not closed before the end.
@@ -248,6 +248,7 @@ class Simulator {
   World world_;
   std::vector<SimFrame*> frames_;
   uint64_t count_ = 0;
+  uint64_t next_forget_ = 0;  // instruction at which natives that the trace dropped are looked for
   std::vector<std::pair<Ref, Ref>> state_calls_;
   ContextVars context_vars_;
   std::vector<Ref> kept_;
