@@ -30,7 +30,7 @@ struct FrameExit {
   RecipeId function;     // unbound for the segment's own frame
   uint32_t instruction;  // InstrIndex in the decoded code: runs next; for all but the innermost frame, the pending call
   bool pending = false;  // the instruction is a call whose callee is the next FrameExit
-  std::vector<std::pair<uint32_t, RecipeId>> locals;  // slot in localsplus -> value, live ones only
+  std::vector<std::pair<uint32_t, RecipeId>> locals;  // slot in localsplus -> value, see finish_break()
   std::vector<RecipeId> stack;                        // bottom first; below the operands of a pending call
 };
 

@@ -15,7 +15,9 @@ class RecipeBuilder {
   explicit RecipeBuilder(Simulator& sim);
 
   void finish_return(SymValue value);
-  // The frames from the segment's own to the innermost, as they stand before their current instructions.
+  // The frames from the segment's own to the innermost, as they stand before their current instructions. Of a local
+  // that is not read again only what else is rebuilt or comes from outside; unbound ones of the segment's own frame are
+  // named.
   void finish_break();
 
  private:
