@@ -229,6 +229,9 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
 
 }  // namespace
 
+// Each is guarded to differ from each.
+constexpr size_t kMostKeys = 128;
+
 void Simulator::require_plain_key(PyObject* key) {
   world_.rely_on_identity(key);
   if (PyTuple_CheckExact(key)) {
@@ -236,8 +239,10 @@ void Simulator::require_plain_key(PyObject* key) {
     return;
   }
   if (is_plain_data(key) || is_tensor(key) || is_identity_constant(key)) return;
-  if (is_outside_opaque(key) && keys_.insert(key).second)
+  if (is_outside_opaque(key) && keys_.insert(key).second) {
+    if (keys_.size() > kMostKeys) stop(StopReason::kContainerTooLarge, fmt::format("{} objects as keys", kMostKeys));
     for (PyObject* other : keys_) is_same(SymValue::borrow(key), SymValue::borrow(other));
+  }
   for (const char* name : {"__hash__", "__eq__"})
     if (PyObject* found = _PyType_Lookup(Py_TYPE(key), interned(name)); found && PyFunction_Check(found))
       stop(StopReason::kUnsupportedValue,
@@ -540,7 +545,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
           one_of(PyUnicode_AsUTF8(PyDescr_NAME(key)), {"count", "index", "remove", "__contains__"}) ? 0 : 1;
       if (!is_sim_generator(obj))  // which takes them as the simulation does
         require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable);
-      if (first_read == 0 && args.positional.size() > 1) rely_on_comparison(obj, args.positional[1].get());
+      if (first_read == 0 && args.positional.size() > 1) rely_on_search(obj, args.positional[1].get());
       return call_real(target, args);
     }
     stop(StopReason::kUnknownCall, qualified_name(callable));

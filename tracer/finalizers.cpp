@@ -23,10 +23,11 @@ class OwnedFinalizers {
  public:
   explicit OwnedFinalizers(const Simulator& sim) : sim_(sim) {}
 
+  // Also true of more than can be looked through.
   bool are_below(PyObject* root) {
     left_ = kMostVisited;
     visit_parts(root);
-    return found_;
+    return found_ || left_ <= 0;
   }
 
  private:
@@ -40,7 +41,7 @@ class OwnedFinalizers {
     return search->found_ || search->left_ <= 0;
   }
   void visit_parts(PyObject* obj) {
-    if (--left_ > 0 && PyObject_IS_GC(obj) && Py_TYPE(obj)->tp_traverse)
+    if (PyObject_IS_GC(obj) && Py_TYPE(obj)->tp_traverse && --left_ > 0)
       Py_TYPE(obj)->tp_traverse(obj, &OwnedFinalizers::visit, this);
   }
 

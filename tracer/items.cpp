@@ -148,7 +148,7 @@ bool Simulator::contains(SymValue container, SymValue item) {
   } else {
     compared.positional.push_back(container);
     require_plain(compared, nullptr);
-    rely_on_comparison(obj, compared.positional[0].get());
+    rely_on_search(obj, compared.positional[0].get());
   }
   int found = PySequence_Contains(obj, compared.positional[0].get());
   check_status(found);

@@ -203,19 +203,38 @@ SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
 
 constexpr int kDeepestCompared = 50;
 
+static bool is_deque(PyObject* obj) { return !strcmp(Py_TYPE(obj)->tp_name, "collections.deque"); }
+
 void Simulator::rely_on_comparison(PyObject* a, PyObject* b, int depth) {
-  auto is_sequence = [](PyObject* obj) { return PyTuple_Check(obj) || PyList_Check(obj); };
   if (is_outside_opaque(a) && is_outside_opaque(b)) {
     is_same(SymValue::borrow(a), SymValue::borrow(b));
-  } else if (is_sequence(a) && depth < kDeepestCompared) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(a); ++i) {
-      PyObject* item = PySequence_Fast_GET_ITEM(a, i);
-      if (!is_sequence(b))
-        rely_on_comparison(item, b, depth + 1);
-      else if (i < PySequence_Fast_GET_SIZE(b))
-        rely_on_comparison(item, PySequence_Fast_GET_ITEM(b, i), depth + 1);
-    }
+    return;
   }
+  auto is_sequence = [](PyObject* obj) { return PyTuple_Check(obj) || PyList_Check(obj) || is_deque(obj); };
+  const bool dicts = PyDict_Check(a) && PyDict_Check(b);
+  if (!dicts && (!is_sequence(a) || !is_sequence(b))) return;
+  if (depth == kDeepestCompared)
+    stop(StopReason::kContainerTooLarge, fmt::format("{} levels deep, compared", kDeepestCompared));
+  if (dicts) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(a, &pos, &key, &value);)
+      if (PyObject* other = PyDict_GetItem(b, key)) rely_on_comparison(value, other, depth + 1);
+    return;
+  }
+  Ref left = check(PySequence_List(a)), right = check(PySequence_List(b));
+  const Py_ssize_t size = std::min(PyList_GET_SIZE(left.get()), PyList_GET_SIZE(right.get()));
+  for (Py_ssize_t i = 0; i < size; ++i)
+    rely_on_comparison(PyList_GET_ITEM(left.get(), i), PyList_GET_ITEM(right.get(), i), depth + 1);
+}
+
+void Simulator::rely_on_search(PyObject* container, PyObject* item) {
+  PyTypeObject* type = Py_TYPE(container);
+  const bool compares_each = PyTuple_Check(container) || PyList_Check(container) || is_deque(container) ||
+                             type == &PyDictValues_Type || type == &PyDictItems_Type;
+  if (!compares_each) return;
+  Ref items = check(PySequence_List(container));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+    rely_on_comparison(PyList_GET_ITEM(items.get(), i), item);
 }
 
 bool Simulator::is_same(SymValue left, SymValue right) {

@@ -54,11 +54,12 @@ void Simulator::raise_unbound_cell(PyObject* name) {
 void Simulator::store_cell(PyObject* cell, SymValue value) {
   static PyObject* contents_name = interned("cell_contents");
   if (!value.null()) realise(value);
-  if (world_.find(cell)) require_survives(PyCell_GET(cell));
-  if (world_.find(cell))
-    world_.write(cell, contents_name, value.obj);
-  else
+  if (!world_.find(cell)) {
     PyCell_Set(cell, value.get());
+    return;
+  }
+  require_survives(PyCell_GET(cell));
+  world_.write(cell, contents_name, value.obj);
 }
 
 namespace {

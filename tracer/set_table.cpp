@@ -38,9 +38,9 @@ Ref copy_set(PyObject* set) {
   return made;
 }
 
-void take_table(PyObject* set, const Ref& from) {
+void take_table(PyObject* set, PyObject* from) {
   PySetObject* a = as_set(set);
-  PySetObject* b = as_set(from.get());
+  PySetObject* b = as_set(from);
   const bool a_small = is_small(a), b_small = is_small(b);
   std::swap_ranges(a->smalltable, a->smalltable + PySet_MINSIZE, b->smalltable);
   std::swap(a->table, b->table);

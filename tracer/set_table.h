@@ -10,8 +10,8 @@ namespace framejit {
 
 // A set or frozenset of the same exact type with the same table. Null with a Python error.
 Ref copy_set(PyObject* set);
-// `set` gets the table of `from`, a set that nothing else refers to.
-void take_table(PyObject* set, const Ref& from);
+// `set` gets the table of `from`, a set that no program refers to, and that the old one.
+void take_table(PyObject* set, PyObject* from);
 bool same_table(PyObject* a, PyObject* b);
 // Sizes of the table: with the items in their order, what decides the order of later items.
 uint64_t table_shape(PyObject* set);

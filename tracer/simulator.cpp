@@ -1,7 +1,5 @@
 #include "tracer/simulator.h"
 
-#include <string_view>
-
 #include "tracer/callables.h"
 #include "tracer/proxies.h"
 #include "tracer/recipes.h"
@@ -329,12 +327,10 @@ std::string Simulator::location_text() {
   return fmt::format("{}:{}", PyUnicode_AsUTF8(frame.code->filename.get()), frame.code->at(frame.pc).position.line);
 }
 
-// Whether the object is more than its value: an instance of a class. A type with arguments, which typing makes
-// and caches, is a value.
+// Whether the object is more than its value: an instance of a class. typing caches the types that it gives arguments.
 static bool has_identity(PyObject* obj) {
-  PyTypeObject* type = Py_TYPE(obj);
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_plain_data(obj) || is_identity_constant(obj)) return false;
-  return !std::string_view(type->tp_name).ends_with("GenericAlias");
+  return (Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !is_plain_data(obj) && !is_identity_constant(obj) &&
+         !is_typing_alias(obj);
 }
 
 SymValue Simulator::from_real(Ref result) {

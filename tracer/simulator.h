@@ -147,6 +147,8 @@ class Simulator {
   bool is_same(SymValue left, SymValue right);
   // C code compares them, with what they contain: objects that differ by identity alone stay apart.
   void rely_on_comparison(PyObject* a, PyObject* b, int depth = 0);
+  // C code compares the item with each of the container.
+  void rely_on_search(PyObject* container, PyObject* item);
   bool truth(SymValue& value);
   Py_ssize_t length(SymValue& value);
   SymValue get_iter(SymValue iterable);
@@ -215,7 +217,7 @@ class Simulator {
   void require_item_survives(PyObject* container, PyObject* key);
   // Closes the generators that nothing refers to any more, as their deallocation would.
   void close_dropped_generators();
-  // Lets go of what C code made and nothing else refers to: an iterator may be what holds a generator.
+  // Lets go of what C code made and nothing else refers to: an iterator may be what holds a generator. True: of some.
   bool forget_native_origins();
   // The segment's frame ends: its locals die before the capture does.
   void drop_locals(SimFrame& root);

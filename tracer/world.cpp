@@ -85,6 +85,14 @@ bool is_plain_within(PyObject* obj, int tuples, int sets) {
 
 bool is_plain_data(PyObject* obj) { return is_plain_within(obj, kDeepestTuple, kDeepestFrozenSet); }
 
+// Kept for ever. Null where the module has none.
+static PyTypeObject* import_type(const char* module_name, const char* name) {
+  Ref module = Ref::steal(PyImport_ImportModule(module_name));
+  PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
+  if (!type) PyErr_Clear();
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
 bool is_identity_constant(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   if (PyType_Check(obj) || PyModule_Check(obj) || PyFunction_Check(obj) || PyCode_Check(obj)) return true;
@@ -103,11 +111,13 @@ bool is_identity_constant(PyObject* obj) {
   }
   const PlainType* row = find_plain_type(type);
   if (row && row->by_identity) return true;
-  PyObject* enum_meta = once_under_lock([] {
-    Ref module = Ref::steal(PyImport_ImportModule("enum"));
-    return module ? PyObject_GetAttrString(module.get(), "EnumMeta") : nullptr;
-  });
-  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(enum_meta));
+  PyTypeObject* enum_meta = once_under_lock([] { return import_type("enum", "EnumMeta"); });
+  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), enum_meta);
+}
+
+bool is_typing_alias(PyObject* obj) {
+  PyTypeObject* alias = once_under_lock([] { return import_type("typing", "_GenericAlias"); });
+  return alias && PyObject_TypeCheck(obj, alias);
 }
 
 void World::guard(GuardKind kind, SourceId source, PyObject* object, uint64_t number) {

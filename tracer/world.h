@@ -130,6 +130,8 @@ bool is_plain_data(PyObject* obj);
 // Objects that are what they are by identity, and immutable as far as the trace goes: types, functions, modules, enum
 // members.
 bool is_identity_constant(PyObject* obj);
+// A type with arguments that typing made.
+bool is_typing_alias(PyObject* obj);
 // Registers a type whose instances are compared by identity as constants (torch.dtype, torch.device ...).
 void add_plain_type(PyTypeObject* type, bool by_identity);
 

@@ -126,7 +126,7 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
 
 void CompiledEntry::object_died() {
   dead_ = true;
-  if (segment_) segment_->remove(this);
+  if (segment_) segment_->lose(this);
 }
 
 }  // namespace framejit::runtime

@@ -27,8 +27,12 @@ void Segment::remove(CompiledEntry* entry) {
   if (found == entries_.end()) return;
   std::shared_ptr<CompiledEntry> keep = std::move(*found);  // its objects go last, with the list already whole
   entries_.erase(found);
-  wasted_ = keep->hits == 0 ? wasted_ + 1 : 0;
   keep->forget_segment();
+}
+
+void Segment::lose(CompiledEntry* entry) {
+  wasted_ = entry->hits == 0 ? wasted_ + 1 : 0;
+  remove(entry);
 }
 
 void Segment::clear() {

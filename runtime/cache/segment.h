@@ -33,6 +33,8 @@ class Segment {
   }
   void add(std::shared_ptr<CompiledEntry> entry);
   void remove(CompiledEntry* entry);
+  // Removes an entry that an object of the program took with it.
+  void lose(CompiledEntry* entry);
   // As new.
   void clear();
   // Keeps an entry alive while it runs.

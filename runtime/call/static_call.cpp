@@ -139,10 +139,8 @@ bool StaticCall::breaks_full_graph(const FoundEntry& found) {
 // The function itself, with the frames that it calls offered to the hook.
 PyObject* StaticCall::run_original(bool hook) {
   TwinScope scope(PyThreadState_Get(), state_ ? state_->cache.get() : nullptr);
-  if (hook) {
-    scope.want_hook();
-    thread_state().eager_code = PyFunction_GET_CODE(self_.function);
-  }
+  if (hook) scope.want_hook();
+  thread_state().eager_code = PyFunction_GET_CODE(self_.function);
   PyObject* result = _PyObject_Vectorcall(self_.function, args_, static_cast<size_t>(nargs_), kwnames_);
   thread_state().eager_code = nullptr;
   return result;

@@ -121,7 +121,7 @@ bool Replay::apply_to(const Effect& effect, PyObject* target) {
     case EffectKind::kListReplace:
       return PyList_SetSlice(target, 0, PyList_GET_SIZE(target), items.get()) == 0;
     case EffectKind::kSetReplace:
-      take_table(target, value ? copy_set(value.get()) : Ref());
+      take_table(target, value.get());
       return true;
     case EffectKind::kDequeReplace:
       return replace_deque(target, items.get());

@@ -766,13 +766,26 @@ def test_guard_text_names_what_is_checked():
 
 
 @pytest.mark.parametrize(
-    "relation", ["b in [a]", "b in (a, 3)", "[a].count(b)", "(a, 1) == (b, 1)", "len({a, b})", "len({a: 1, b: 2})"]
+    "relation",
+    [
+        "b in [a]",
+        "b in (a, 3)",
+        "(1, b) in [(1, a)]",
+        "b in collections.deque([a])",
+        "b in {1: a}.values()",
+        "[a].count(b)",
+        "[(1, a)].count((1, b))",
+        "(a, 1) == (b, 1)",
+        "{1: a} == {1: b}",
+        "len({a, b})",
+        "len({a: 1, b: 2})",
+    ],
 )
 def test_two_objects_that_may_be_one_tomorrow(relation):
     class Thing:
         pass
 
-    namespace = {}
+    namespace = {"collections": collections}
     exec(f"def program(x, a, b):\n    return x + 1, {relation}\n", namespace)
     program = namespace["program"]
     compiled = framejit.to_static(program)

@@ -339,3 +339,14 @@ def test_functions_made_for_one_call_each_end_in_eager_with_one_warning(caplog):
     with counts.counting() as counted:
         compiled(eval("lambda x: x"), x3())
     assert counted.ops == 0
+
+
+def test_full_graph_goes_on_to_raise():
+    def f(x):
+        framejit.graph_break()
+        return x + 1
+
+    compiled = framejit.to_static(f, full_graph=True)
+    for _ in range(70):
+        with pytest.raises(framejit.GraphBreakError):
+            compiled(x3())
