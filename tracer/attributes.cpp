@@ -58,13 +58,7 @@ bool is_forbidden_tensor_attribute(PyObject* name) {
 
 PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
-  if (!is_heap_type(type)) return found;
-  SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
-  if (found)
-    world_.guard(GuardKind::kTypeAttrIs, world_.sources().keyed(SourceKind::kTypeAttr, source, world_.pool().add(name)),
-                 found);
-  else
-    world_.guard(GuardKind::kTypeAttrAbsent, source, name);
+  if (is_heap_type(type)) world_.rely_on_type_attr(type, name, found);
   return found;
 }
 
@@ -75,7 +69,7 @@ void Simulator::guard_bases(PyTypeObject* type) {
                world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned("__mro__"))), type->tp_mro);
 }
 
-SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const SymValue& owner) {
+SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   PyObject* obj = owner.get();
   if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
   if (Py_TYPE(descriptor) == &PyProperty_Type) {
@@ -92,12 +86,9 @@ SymValue Simulator::bind(PyObject* descriptor, PyTypeObject* found_in, const Sym
     PyTypeObject* type = PyType_Check(obj) ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
     return SymValue(check(PyMethod_New(function.get(), reinterpret_cast<PyObject*>(type))));
   }
-  if (PyObject* get = lookup_type(Py_TYPE(descriptor), interned("__get__")); get && PyFunction_Check(get)) {
-    SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(found_in)));
-    (void)source;
+  if (PyObject* get = lookup_type(Py_TYPE(descriptor), interned("__get__")); get && PyFunction_Check(get))
     return call(SymValue::borrow(get),
                 {SymValue::borrow(descriptor), owner, SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)))});
-  }
   if (!Py_TYPE(descriptor)->tp_descr_get) return SymValue::borrow(descriptor);
   static PyObject* class_name = interned("__class__");
   if (Py_TYPE(descriptor) == &PyGetSetDescr_Type &&
@@ -150,8 +141,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   PyTypeObject* type = Py_TYPE(obj);
   SymValue owner = SymValue::borrow(obj);
   PyObject* descriptor = lookup_type(type, name);
-  if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor)->tp_descr_get)
-    return bind(descriptor, type, owner);
+  if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
   World::OverlayRead written = world_.overlay(obj, name);
   if (written.found && written.value) return SymValue::borrow(written.value);
   PyObject* dict = instance_dict(obj);
@@ -170,7 +160,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   if (!written.found && source.valid() && may_have_dict && !shadow)
     world_.guard(GuardKind::kHasNoKey, world_.sources().read(SourceKind::kInstanceDict, source), name);
   if (!descriptor) return std::nullopt;
-  if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, type, owner);
+  if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
   SourceId type_source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
   return world_.wrap(descriptor, world_.sources().keyed(SourceKind::kTypeAttr, type_source, world_.pool().add(name)));
 }
@@ -232,7 +222,7 @@ static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject
   World& world = sim.world();
   World::OverlayRead written = world.overlay(fake, name);
   if (written.found && written.value) return SymValue::borrow(written.value);
-  PyObject* found = _PyType_Lookup(Py_TYPE(fake), name);
+  PyObject* found = sim.lookup_type(Py_TYPE(fake), name);
   const Outside* outside = world.find(fake);
   if (found) {
     if (is_forbidden_tensor_attribute(name))
@@ -269,14 +259,13 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyObject* in_meta = _PyType_Lookup(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
-    if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, meta, owner);
+    if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, owner);
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   }
   PyObject* found = sim.lookup_type(type, name);
   if (found) {
     if (PyFunction_Check(found)) return SymValue::borrow(found);
-    if (Py_TYPE(found) == &PyClassMethod_Type || Py_TYPE(found) == &PyStaticMethod_Type)
-      return sim.bind(found, type, owner);
+    if (Py_TYPE(found) == &PyClassMethod_Type || Py_TYPE(found) == &PyStaticMethod_Type) return sim.bind(found, owner);
     if (Py_TYPE(found)->tp_descr_get) {
       if (PyObject* get = _PyType_Lookup(Py_TYPE(found), interned("__get__"));
           get && PyFunction_Check(get) && !PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(library().enum_meta)))
@@ -286,7 +275,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     SourceId type_source = world.sources().constant(world.pool().add(owner.get()));
     return world.wrap(found, world.sources().keyed(SourceKind::kTypeAttr, type_source, world.pool().add(name)));
   }
-  if (in_meta) return sim.bind(in_meta, meta, owner);
+  if (in_meta) return sim.bind(in_meta, owner);
   PyObject* hook = _PyType_Lookup(meta, interned("__getattr__"));
   if (hook &&
       PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(library().enum_meta)))
@@ -296,11 +285,21 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   sim.raise();
 }
 
+// What makes an attribute of a module may keep it there, as torch.ops does: it is made before it is looked for.
+static void make_module_attr(Simulator& sim, PyObject* module, PyObject* dict, PyObject* name) {
+  if (PyDict_GetItem(dict, name) || sim.world().representation(dict) || sim.world().overlay(dict, name).found) return;
+  static PyObject* const hook = interned("__getattr__");
+  if (!PyDict_GetItem(dict, hook) && !_PyType_Lookup(Py_TYPE(module), hook)) return;
+  if (!Ref::steal(PyObject_GetAttr(module, name))) PyErr_Clear();
+}
+
 static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
   PyObject* dict = PyModule_GetDict(owner.get());
   if (!dict) sim.stop(StopReason::kUnsupportedAttribute, "a module that is not initialised");
+  const bool annotations = PyUnicode_CompareWithASCIIString(name, "__annotations__") == 0;
+  if (!annotations) make_module_attr(sim, owner.get(), dict, name);
   if (auto found = sim.read_namespace(dict, name)) return *found;
-  if (PyUnicode_CompareWithASCIIString(name, "__annotations__") == 0)
+  if (annotations)
     sim.stop(StopReason::kUnsupportedAttribute, "the annotations of a module, which are made when they are read");
   if (PyObject* in_type = _PyType_Lookup(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type))
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
@@ -401,7 +400,7 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
     if (on_class && PyFunction_Check(found)) return SymValue::borrow(found);
     if (on_class && Py_TYPE(found) != &PyClassMethod_Type && Py_TYPE(found) != &PyStaticMethod_Type)
       return from_outside(check(Py_TYPE(found)->tp_descr_get(found, nullptr, obj)));
-    return bind(found, base, self);
+    return bind(found, self);
   }
   PyErr_Format(PyExc_AttributeError, "'super' object has no attribute '%U'", name);
   raise();

@@ -5,6 +5,7 @@
 
 #include "tracer/builtins.h"
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 
 namespace framejit {
 namespace {
@@ -103,20 +104,6 @@ bool is_module(PyObject* obj) {
   return type && PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject*>(type));
 }
 
-bool is_trusted_namespace(PyObject* globals) {
-  static const char* const kModules[] = {"builtins",        "math",    "operator", "functools",  "itertools",
-                                         "collections",     "typing",  "types",    "contextlib", "enum",
-                                         "dataclasses",     "abc",     "copy",     "inspect",    "_operator",
-                                         "collections.abc", "numbers", "re"};
-  PyObject* name = PyDict_GetItemString(globals, "__name__");
-  if (!name || !PyUnicode_Check(name)) return false;
-  const char* text = PyUnicode_AsUTF8(name);
-  if (!strncmp(text, "torch", 5) && (text[5] == '\0' || text[5] == '.')) return true;
-  for (const char* module : kModules)
-    if (!strcmp(text, module)) return true;
-  return false;
-}
-
 void initialise_callables() {
   static Py_ssize_t modules_seen = -1;
   static std::vector<const CallableRow*> missing;
@@ -134,7 +121,8 @@ void initialise_callables() {
   }
   std::erase_if(wanted, [](const CallableRow* row) {
     PyObject* obj = resolve_forever(row->path);
-    if (obj) table().try_emplace(obj, row);
+    const bool replaced = obj && PyFunction_Check(obj) && !is_library_namespace(PyFunction_GET_GLOBALS(obj));
+    if (obj && !replaced) table().try_emplace(obj, row);
     return obj != nullptr;
   });
   missing = std::move(wanted);
@@ -145,26 +133,6 @@ void initialise_callables() {
 const CallableRow* find_callable(PyObject* key) {
   auto it = table().find(key);
   return it == table().end() ? nullptr : it->second;
-}
-
-bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
-  static const char* const kModules[] = {"torch.nn.functional", "torch.functional", "torch._tensor",
-                                         "torch._jit_internal", "torch.overrides"};
-  PyObject* name = PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__name__");
-  if (!name || !PyUnicode_Check(name)) return false;
-  bool listed = false;
-  for (const char* module : kModules) listed |= PyUnicode_CompareWithASCIIString(name, module) == 0;
-  if (!listed) return false;
-  auto plain = [&](const SymValue& value) {
-    PyObject* obj = value.get();
-    return sim.is_tensor(obj) || is_plain_data(obj) || PyList_CheckExact(obj) || PyTuple_CheckExact(obj) ||
-           PyType_Check(obj);
-  };
-  for (const SymValue& value : args.positional)
-    if (!plain(value)) return false;
-  for (const auto& [key, value] : args.keywords)
-    if (!plain(value)) return false;
-  return true;
 }
 
 std::string qualified_name(PyObject* callable) {

@@ -33,8 +33,6 @@ struct CallableRow {
 void initialise_callables();
 // Null if the table does not have it. `key`: a function, type or the descriptor of a method.
 const CallableRow* find_callable(PyObject* key);
-// torch functions in Python that only compute from their arguments: called on fakes instead of simulated.
-bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args);
 std::string qualified_name(PyObject* callable);
 // The descriptor of a bound method written in C that the class of its object overrides; else null. Borrowed.
 PyObject* overridden_method(PyObject* bound);

@@ -4,6 +4,7 @@
 #include "base/once.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
 #include "tracer/type_slots.h"
@@ -180,6 +181,12 @@ bool Simulator::has_python_specials(PyObject* obj) {
   return it->second;
 }
 
+bool Simulator::has_own_special(PyObject* obj, const char* name) {
+  if (!is_tensor(obj)) return false;
+  PyObject* found = lookup_type(Py_TYPE(obj), interned(name));
+  return found && PyFunction_Check(found) && !is_library_namespace(PyFunction_GET_GLOBALS(found));
+}
+
 bool Simulator::is_outside_opaque(PyObject* obj) {
   const Outside* outside = world_.find(obj);
   return outside && outside->kind == OutsideKind::kOpaque;
@@ -291,7 +298,7 @@ std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name
   if (method == Py_None)  // so that it is an error, even where a base has one
     stop(StopReason::kUnsupportedValue, fmt::format("{} of '{}' is None", name, Py_TYPE(self)->tp_name));
   if (!method || is_c_method(method)) return std::nullopt;
-  if (!PyFunction_Check(method)) return call(bind(method, Py_TYPE(self), SymValue::borrow(self)), args);
+  if (!PyFunction_Check(method)) return call(bind(method, SymValue::borrow(self)), args);
   CallArgs call_args;
   call_args.positional.push_back(SymValue::borrow(self));
   call_args.positional.insert(call_args.positional.end(), args.begin(), args.end());
@@ -632,9 +639,13 @@ SymValue Simulator::call_module(PyObject* module, CallArgs args, bool plain) {
     return call(SymValue::borrow(hook), std::move(args), plain);
   }
   if (services_.runs_eagerly(module)) stop(StopReason::kNotToStatic, qualified_name(module));
-  if (!has_hooks(module)) return call(load_attr(owner, "forward"), std::move(args), plain);
+  static PyObject* compiled_name = interned("_compiled_call_impl");
+  const SymValue compiled = find_attr(owner, compiled_name).value_or(SymValue::borrow(Py_None));
+  PyObject* call_impl = lookup_type(Py_TYPE(module), interned("_call_impl"));
+  const bool ordinary = compiled.get() == Py_None && call_impl == library().module_call_impl;
+  if (ordinary && !has_hooks(module)) return call(load_attr(owner, "forward"), std::move(args), plain);
   args.positional.insert(args.positional.begin(), owner);
-  return call(SymValue::borrow(library().module_call_impl), std::move(args), plain);
+  return call(SymValue::borrow(ordinary ? call_impl : hook), std::move(args), plain);
 }
 
 bool Simulator::has_hooks(PyObject* module) {
@@ -663,7 +674,9 @@ bool Simulator::has_hooks(PyObject* module) {
   }
   PyObject* globals = PyModule_GetDict(library().module_file);
   for (const char* name : kGlobal) {
-    PyObject* table = PyDict_GetItemString(globals, name);
+    PyObject* key = interned(name);
+    PyObject* table = PyDict_GetItemWithError(globals, key);
+    world_.rely_on_item(globals, key, table);
     if (table && filled(table, world_.sources().constant(world_.pool().add(table)))) return true;
   }
   return false;

@@ -30,7 +30,7 @@ SymValue Simulator::call_type(PyTypeObject* type, CallArgs args) {
       return call_function(hook, std::move(args), false);
     }
     if (hook && hook != _PyType_Lookup(&PyType_Type, interned("__call__")))
-      return call(bind(hook, meta, SymValue::borrow(obj)), std::move(args));
+      return call(bind(hook, SymValue::borrow(obj)), std::move(args));
   }
   return construct(type, std::move(args));
 }

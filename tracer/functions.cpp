@@ -1,6 +1,7 @@
 // Inlining of Python functions: binding of arguments as PyEval_EvalCodeEx and its successors do it, and generators.
 #include "tracer/callables.h"
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
 
@@ -74,7 +75,6 @@ class ArgumentBinder {
   SymValue default_value(PyObject* value, SourceKind holder, SourceKind kind, uint32_t index, PyObject* name) {
     if (fresh_) return SymValue::borrow(value);
     World& world = sim_.world();
-    if (is_trusted_namespace(PyFunction_GET_GLOBALS(function_)) && is_plain_data(value)) return SymValue::borrow(value);
     graph::SourceTable& sources = world.sources();
     SourceId base = sources.read(holder, world.source_of(function_));
     return world.wrap(value, kind == SourceKind::kTupleItem ? sources.item(kind, base, index)
@@ -151,23 +151,26 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   frame->builtins = Ref::borrow(builtins ? builtins : PyEval_GetBuiltins());
   frame->slots.resize(frame->code->slots.size());
   frame->next = InstrIndex(0);
-  if (!is_made_in_trace(*this, function) && !is_trusted_namespace(globals)) {
-    world_.guard(graph::GuardKind::kIdIs, world_.sources().read(SourceKind::kFunctionCode, world_.source_of(function)),
-                 PyFunction_GET_CODE(function));
-  }
+  if (!is_made_in_trace(*this, function)) world_.rely_on_code(function);
   ArgumentBinder(*this, function, *frame->code, *frame).bind(std::move(args));
   prepare_cells(*this, function, *frame);
   return frame;
 }
 
 SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain) {
-  if (const CallableRow* row = find_callable(function)) return call_row(*row, function, std::move(args));
+  if (const CallableRow* row = find_callable(function)) {
+    world_.rely_on_code(function);
+    return call_row(*row, function, std::move(args));
+  }
   return follow_function(function, std::move(args), plain);
 }
 
 SymValue Simulator::follow_function(PyObject* function, CallArgs args, bool plain) {
   if (services_.runs_eagerly(function)) stop(StopReason::kNotToStatic, qualified_name(function));
-  if (is_direct_function(*this, function, args)) return call_real(function, args);
+  if (is_direct_function(*this, function, args)) {
+    rely_on_direct_function(world_, function);
+    return call_real(function, args);
+  }
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
   if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
     stop(StopReason::kGeneratorCall, qualified_name(function));
@@ -184,7 +187,7 @@ SymValue Simulator::follow_function(PyObject* function, CallArgs args, bool plai
 // values from their arguments alone and are followed; the program's own may do anything.
 SymValue Simulator::call_cache(PyObject* cache, CallArgs args) {
   SymValue function(check(PyObject_GetAttrString(cache, "__wrapped__")));
-  if (!PyFunction_Check(function.get()) || !is_trusted_namespace(PyFunction_GET_GLOBALS(function.get())))
+  if (!PyFunction_Check(function.get()) || !is_library_namespace(PyFunction_GET_GLOBALS(function.get())))
     stop(StopReason::kUnknownCall, qualified_name(function.get()) + ", which functools.lru_cache keeps results of");
   SymValue result = call(function, std::move(args));
   if (!is_plain_data(realise(result)) && !is_identity_constant(result.get()))

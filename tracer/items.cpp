@@ -37,7 +37,8 @@ void require_known_order(Simulator& sim, PyObject* set) {
 
 SymValue Simulator::get_item(SymValue container, SymValue key) {
   PyObject* obj = realise(container);
-  if (is_tensor(obj) || is_exact_builtin_container(obj)) {
+  const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__getitem__");
+  if (plain_tensor || is_exact_builtin_container(obj)) {
     CallArgs args{{key}, {}};
     realise(args.positional[0]);
     require_plain(args, nullptr);
@@ -84,7 +85,8 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
   realise(key);
   realise(value);
   CallArgs args{{key}, {}};
-  if (is_tensor(obj) || is_exact_builtin_container(obj)) {
+  const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__setitem__");
+  if (plain_tensor || is_exact_builtin_container(obj)) {
     require_plain(args, nullptr);
     if (is_tensor(obj)) mark_location();
     if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_c_iterable(std::move(value));
@@ -161,7 +163,7 @@ SymValue Simulator::get_iter(SymValue iterable) {
     if (PyAnySet_CheckExact(obj)) require_known_order(*this, obj);
     return SymValue(check(PyObject_GetIter(obj)));
   }
-  if (is_tensor(obj)) {
+  if (is_tensor(obj) && !has_own_special(obj, "__iter__")) {
     mark_location();
     return SymValue(check(PyObject_GetIter(obj)));
   }

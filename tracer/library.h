@@ -26,7 +26,5 @@ struct Library {
 // Filled by initialise_callables(); valid as long as the process.
 const Library& library();
 bool is_module(PyObject* obj);
-// A module dictionary whose functions, types and constants nobody replaces: torch's own, builtins, math ...
-bool is_trusted_namespace(PyObject* globals);
 
 }  // namespace framejit

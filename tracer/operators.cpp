@@ -37,6 +37,7 @@ const BinaryRow kBinary[] = {
 };
 
 const char* const kCompare[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+const int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
 const char* const kUnary[] = {"__pos__", "__neg__", nullptr, "__invert__"};
 
 // Operators that move the elements of their operands and call nothing of them.
@@ -113,7 +114,10 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   const BinaryRow& row = kBinary[static_cast<size_t>(kind)];
   realise(left);
   realise(right);
-  if (has_python_specials(left.get()) || has_python_specials(right.get())) {
+  const bool own_in_place = in_place && has_own_special(left.get(), row.in_place_method);
+  const bool own_left = has_own_special(left.get(), row.method);
+  const bool own_right = has_own_special(right.get(), row.reflected);
+  if (own_in_place || own_left || own_right || has_python_specials(left.get()) || has_python_specials(right.get())) {
     if (in_place) {
       SymValue result = operator_method(left.get(), row.in_place_method, right);
       if (implemented(result)) return result;
@@ -131,8 +135,9 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
 SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
   if (kind == UnaryKind::kNot) return SymValue::borrow(truth(operand) ? Py_False : Py_True);
   realise(operand);
-  if (has_python_specials(operand.get()))
-    if (auto result = call_special(operand.get(), kUnary[static_cast<size_t>(kind)], {})) return *result;
+  const char* method = kUnary[static_cast<size_t>(kind)];
+  if (has_python_specials(operand.get()) || has_own_special(operand.get(), method))
+    if (auto result = call_special(operand.get(), method, {})) return *result;
   require_plain(CallArgs{{operand}, {}}, nullptr);
   mark_location();
   auto function = kind == UnaryKind::kPositive   ? PyNumber_Positive
@@ -144,7 +149,7 @@ SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
 // tp_richcompare of the left operand, which may give NotImplemented.
 SymValue Simulator::compare_by_slot(int op, SymValue left, SymValue right) {
   PyTypeObject* type = Py_TYPE(left.get());
-  if (has_python_specials(left.get()) && compares_in_python(type)) {
+  if (has_own_special(left.get(), kCompare[op]) || (has_python_specials(left.get()) && compares_in_python(type))) {
     if (auto result = call_special(left.get(), kCompare[op], {right})) return *result;
     PyObject* method = lookup_type(type, interned(kCompare[op]));
     if (!method) return SymValue::borrow(Py_NotImplemented);
@@ -170,8 +175,6 @@ SymValue Simulator::compare_as_object(int op, SymValue left, SymValue right) {
   return SymValue::borrow(truth(equal) ? Py_False : Py_True);
 }
 
-const int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
-
 // As do_richcompare.
 SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
   PyTypeObject *of_left = Py_TYPE(left.get()), *of_right = Py_TYPE(right.get());
@@ -191,7 +194,10 @@ SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
   const int op = static_cast<int>(kind);
   realise(left);
   realise(right);
-  if (has_python_specials(left.get()) || has_python_specials(right.get())) return compare_by_slots(op, left, right);
+  const bool own_left = has_own_special(left.get(), kCompare[op]);
+  const bool own_right = has_own_special(right.get(), kCompare[kSwapped[op]]);
+  if (own_left || own_right || has_python_specials(left.get()) || has_python_specials(right.get()))
+    return compare_by_slots(op, left, right);
   if ((op == Py_EQ || op == Py_NE) && are_apart(left.get(), right.get()))
     return SymValue::borrow(op == Py_NE ? Py_True : Py_False);
   CallArgs args{{left, right}, {}};
@@ -251,7 +257,7 @@ bool Simulator::is_same(SymValue left, SymValue right) {
 bool Simulator::truth(SymValue& value) {
   PyObject* obj = realise(value);
   if (obj == Py_True || obj == Py_False) return obj == Py_True;
-  if (is_tensor(obj)) {
+  if (is_tensor(obj) && !has_own_special(obj, "__bool__")) {
     // The recorder knows the values of constants (arange, ones); any other tensor's truth ends the graph.
     mark_location();
     int known = PyObject_IsTrue(obj);
@@ -260,7 +266,7 @@ bool Simulator::truth(SymValue& value) {
     if (services_.host.take_stop(&reason, &detail)) stop(StopReason::kDataDependentBranch, std::move(detail));
     raise();
   }
-  if (has_python_specials(obj) || is_outside_opaque(obj)) {
+  if (has_python_specials(obj) || is_outside_opaque(obj) || is_tensor(obj)) {
     if (_PyType_Lookup(Py_TYPE(obj), interned("__bool__")) == Py_None)
       stop(StopReason::kUnsupportedValue, fmt::format("a '{}', which has no truth", Py_TYPE(obj)->tp_name));
     if (auto result = call_special(obj, "__bool__", {})) {
@@ -282,7 +288,7 @@ bool Simulator::truth(SymValue& value) {
 
 Py_ssize_t Simulator::length(SymValue& value) {
   PyObject* obj = realise(value);
-  if (has_python_specials(obj)) {
+  if (has_python_specials(obj) || has_own_special(obj, "__len__")) {
     if (auto result = call_special(obj, "__len__", {})) {
       Py_ssize_t size = PyNumber_AsSsize_t(realise(*result), PyExc_OverflowError);
       if (size < 0) {

@@ -93,15 +93,14 @@ std::optional<SymValue> Simulator::read_namespace(PyObject* dict, PyObject* name
   }
   World::OverlayRead written = world_.overlay(dict, name);
   if (written.found) return written.value ? std::optional(SymValue::borrow(written.value)) : std::nullopt;
-  bool trusted = is_trusted_namespace(dict);
   PyObject* value = PyDict_GetItemWithError(dict, name);
-  if (value && trusted && is_identity_constant(value)) return SymValue::borrow(value);
+  if (!value && PyErr_Occurred()) raise();
+  if (!value || (is_identity_constant(value) && !world_.representation(value))) {
+    world_.rely_on_item(dict, name, value);
+    return value ? std::optional(SymValue::borrow(value)) : std::nullopt;
+  }
   graph::SourceId source = world_.sources().constant(world_.pool().add(dict));
-  if (value)
-    return world_.wrap(value, world_.sources().keyed(graph::SourceKind::kDictItem, source, world_.pool().add(name)));
-  if (PyErr_Occurred()) raise();
-  if (!trusted) world_.guard(graph::GuardKind::kHasNoKey, source, name);
-  return std::nullopt;
+  return world_.wrap(value, world_.sources().keyed(graph::SourceKind::kDictItem, source, world_.pool().add(name)));
 }
 
 SymValue Simulator::load_global(PyObject* globals, PyObject* builtins, PyObject* name) {

@@ -129,7 +129,7 @@ class Simulator {
   void delete_attr(const SymValue& owner, PyObject* name);
   // What the type's method-resolution order has, guarded; null if nothing.
   PyObject* lookup_type(PyTypeObject* type, PyObject* name);
-  SymValue bind(PyObject* descriptor, PyTypeObject* found_in, const SymValue& owner);
+  SymValue bind(PyObject* descriptor, const SymValue& owner);
 
   SymValue get_item(SymValue container, SymValue key);
   void set_item(SymValue container, SymValue key, SymValue value);
@@ -173,6 +173,8 @@ class Simulator {
   bool is_tensor(PyObject* obj) const { return services_.host.is_tensor(obj); }
   // An object whose special methods C code would run as Python code outside of the simulation.
   bool has_python_specials(PyObject* obj);
+  // A tensor whose class the program has given a special method of its own.
+  bool has_own_special(PyObject* obj, const char* name);
   // Stops if C code that looks into these arguments could run Python code or see what is not guarded.
   void require_plain(const CallArgs& args, PyObject* callable);
   // Stops if C code that hashes and compares this object could run Python code.

@@ -7,6 +7,7 @@
 #include "base/once.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/set_table.h"
 #include "tracer/signals.h"
 
@@ -126,6 +127,32 @@ void World::guard(GuardKind kind, SourceId source, PyObject* object, uint64_t nu
   capture_.guards.add(row);
 }
 
+void World::rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found) {
+  PyObject* holder = reinterpret_cast<PyObject*>(type);
+  if (!relied_on_.emplace(holder, name).second) return;
+  SourceId source = sources().constant(pool_.add(holder));
+  if (found)
+    guard(GuardKind::kTypeAttrIs, sources().keyed(SourceKind::kTypeAttr, source, pool_.add(name)), found);
+  else
+    guard(GuardKind::kTypeAttrAbsent, source, name);
+}
+
+void World::rely_on_item(PyObject* dict, PyObject* name, PyObject* value) {
+  if (!relied_on_.emplace(dict, name).second) return;
+  SourceId source = sources().constant(pool_.add(dict));
+  if (value)
+    guard(GuardKind::kIdIs, sources().keyed(SourceKind::kDictItem, source, pool_.add(name)), value);
+  else
+    guard(GuardKind::kHasNoKey, source, name);
+}
+
+bool World::rely_on_code(PyObject* function) {
+  if (!relied_on_.emplace(function, nullptr).second) return false;
+  guard(GuardKind::kIdIs, sources().read(SourceKind::kFunctionCode, source_of(function)),
+        PyFunction_GET_CODE(function));
+  return true;
+}
+
 void World::guard_same(SourceId a, SourceId b, bool same) {
   if (a == b) return;
   if (b < a) std::swap(a, b);
@@ -230,7 +257,7 @@ SymValue World::wrap_list(PyObject* real, SourceId source) {
 
 // Of functions that the program may make anew for each call the code is guarded, not the identity.
 bool World::may_be_made_anew(PyObject* function, SourceId source) const {
-  if (is_trusted_namespace(PyFunction_GET_GLOBALS(function)) || find_callable(function)) return false;
+  if (is_library_namespace(PyFunction_GET_GLOBALS(function)) || find_callable(function)) return false;
   return comes_with_the_frame(source);
 }
 

@@ -9,6 +9,7 @@
 // Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
 #pragma once
 
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -67,6 +68,11 @@ class World {
 
   void guard(graph::GuardKind kind, graph::SourceId source, PyObject* object = nullptr, uint64_t number = 0);
   void guard_same(graph::SourceId a, graph::SourceId b, bool same);
+  // Guards, once in a capture, what a constant type or dictionary has by that name. Null: nothing.
+  void rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found);
+  void rely_on_item(PyObject* dict, PyObject* name, PyObject* value);
+  // False: that was done before.
+  bool rely_on_code(PyObject* function);
   // What was found but never looked at (hasattr) must at least be there: to be called when the capture ends.
   void guard_existence();
 
@@ -115,6 +121,7 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
+  std::set<std::pair<PyObject*, PyObject*>> relied_on_;  // holder and name; both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;

@@ -52,6 +52,18 @@ std::string facts_text(const CompiledEntry& entry, uint64_t number) {
   return graph::to_string(entry.capture().tensor_facts[number].meta);
 }
 
+// The globals of the code's own file, or those of another module; empty: no globals.
+std::string globals_text(PyObject* dict, const bytecode::DecodedCode* code) {
+  if (!PyDict_Check(dict)) return "";
+  PyObject* name = PyDict_GetItemString(dict, "__name__");
+  PyObject* file = PyDict_GetItemString(dict, "__file__");
+  const bool named = name && PyUnicode_Check(name);
+  const bool elsewhere =
+      !file || !PyUnicode_Check(file) || (code && PyUnicode_Compare(file, code->filename.get()) != 0);
+  if (named && elsewhere && PyMapping_HasKey(PyImport_GetModuleDict(), name)) return "vars(" + text_of(name) + ")";
+  return PyDict_GetItemString(dict, "__builtins__") ? "globals()" : "";
+}
+
 }  // namespace
 
 std::string describe_source(const CompiledEntry& entry, SourceId id, const bytecode::DecodedCode* code) {
@@ -64,9 +76,8 @@ std::string describe_source(const CompiledEntry& entry, SourceId id, const bytec
   if (!source.object.valid()) return text;
   PyObject* object = entry.objects().at(source.object);
   replace_all(text, "{c!r}", repr(object));
-  const bool globals = source.kind == graph::SourceKind::kConst && PyDict_Check(object) &&
-                       PyDict_GetItemString(object, "__builtins__") != nullptr;
-  replace_all(text, "{c}", globals ? "globals()" : PyUnicode_Check(object) ? text_of(object) : repr(object));
+  const std::string globals = source.kind == graph::SourceKind::kConst ? globals_text(object, code) : "";
+  replace_all(text, "{c}", !globals.empty() ? globals : PyUnicode_Check(object) ? text_of(object) : repr(object));
   return text;
 }
 

@@ -1,0 +1,137 @@
+#include "tracer/library_code.h"
+
+#include <cstring>
+
+#include "tracer/library.h"
+
+namespace framejit {
+namespace {
+
+using graph::GuardKind;
+using graph::SourceKind;
+
+bool is_named(PyObject* globals, std::initializer_list<const char*> names) {
+  PyObject* name = PyDict_GetItemString(globals, "__name__");
+  if (!name || !PyUnicode_Check(name)) return false;
+  for (const char* each : names)
+    if (PyUnicode_CompareWithASCIIString(name, each) == 0) return true;
+  return false;
+}
+
+bool is_direct_namespace(PyObject* globals) {
+  return is_named(globals, {"torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal",
+                            "torch.overrides"});
+}
+
+class DirectReads {
+ public:
+  explicit DirectReads(World& world) : world_(world) {}
+
+  void add(PyObject* function) {
+    if (!world_.rely_on_code(function)) return;
+    graph::SourceTable& sources = world_.sources();
+    const graph::SourceId source = world_.source_of(function);
+    PyObject* defaults = PyFunction_GET_DEFAULTS(function);
+    world_.guard(GuardKind::kIdIs, sources.read(SourceKind::kFunctionDefaults, source), defaults ? defaults : Py_None);
+    if (PyObject* closure = PyFunction_GET_CLOSURE(function))
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i)
+        if (PyObject* value = PyCell_GET(PyTuple_GET_ITEM(closure, i))) follow(value);
+    read_code(PyFunction_GET_CODE(function), PyFunction_GET_GLOBALS(function));
+  }
+
+ private:
+  void follow(PyObject* value) {
+    // Of what torch.overrides has, these functions call the tests alone, which are C code.
+    if (PyFunction_Check(value) && is_direct_namespace(PyFunction_GET_GLOBALS(value)) &&
+        !is_named(PyFunction_GET_GLOBALS(value), {"torch.overrides"}))
+      add(value);
+  }
+
+  void read_code(PyObject* code, PyObject* globals) {
+    const Ref names = part(code, "co_names"), constants = part(code, "co_consts");
+    for_each(names.get(), [&](PyObject* name) {
+      read_global(globals, name, names.get());
+      read_tensor(name);
+    });
+    for_each(constants.get(), [&](PyObject* constant) {
+      if (PyCode_Check(constant)) read_code(constant, globals);
+    });
+  }
+
+  void read_global(PyObject* globals, PyObject* name, PyObject* names) {
+    PyObject* builtins = PyEval_GetBuiltins();
+    if (PyObject* value = PyDict_GetItem(globals, name)) {
+      rely_on(globals, name, value);
+      if (PyModule_Check(value)) for_each(names, [&](PyObject* attribute) { read_attribute(value, attribute); });
+    } else if (PyObject* builtin = PyDict_GetItem(builtins, name)) {
+      world_.rely_on_item(globals, name, nullptr);
+      world_.rely_on_item(builtins, name, builtin);
+    }
+  }
+
+  void read_attribute(PyObject* module, PyObject* name) {
+    PyObject* dict = PyModule_GetDict(module);
+    PyObject* found = PyDict_GetItem(dict, name);
+    if (found)
+      rely_on(dict, name, found);
+    else if (!PyModule_CheckExact(module))  // its class may have a __getattr__, as that of torch._VF
+      world_.rely_on_item(dict, name, nullptr);
+  }
+
+  void read_tensor(PyObject* name) {
+    auto* tensor = reinterpret_cast<PyTypeObject*>(library().tensor_type);
+    if (PyObject* found = _PyType_Lookup(tensor, name)) world_.rely_on_type_attr(tensor, name, found);
+  }
+
+  void rely_on(PyObject* dict, PyObject* name, PyObject* value) {
+    world_.rely_on_item(dict, name, value);
+    follow(value);
+  }
+
+  static Ref part(PyObject* code, const char* name) {
+    Ref tuple = Ref::steal(PyObject_GetAttrString(code, name));
+    if (!tuple) throw PythonRaised{};
+    return tuple;
+  }
+
+  template <typename Visit>
+  static void for_each(PyObject* tuple, Visit visit) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) visit(PyTuple_GET_ITEM(tuple, i));
+  }
+
+  World& world_;
+};
+
+}  // namespace
+
+bool is_library_namespace(PyObject* globals) {
+  static const char* const kModules[] = {"builtins",        "math",    "operator", "functools",  "itertools",
+                                         "collections",     "typing",  "types",    "contextlib", "enum",
+                                         "dataclasses",     "abc",     "copy",     "inspect",    "_operator",
+                                         "collections.abc", "numbers", "re"};
+  PyObject* name = PyDict_GetItemString(globals, "__name__");
+  if (!name || !PyUnicode_Check(name)) return false;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!strncmp(text, "torch", 5) && (text[5] == '\0' || text[5] == '.')) return true;
+  for (const char* module : kModules)
+    if (!strcmp(text, module)) return true;
+  return false;
+}
+
+bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
+  if (!is_direct_namespace(PyFunction_GET_GLOBALS(function))) return false;
+  auto plain = [&](const SymValue& value) {
+    PyObject* obj = value.get();
+    return sim.is_tensor(obj) || is_plain_data(obj) || PyList_CheckExact(obj) || PyTuple_CheckExact(obj) ||
+           PyType_Check(obj);
+  };
+  for (const SymValue& value : args.positional)
+    if (!plain(value)) return false;
+  for (const auto& [key, value] : args.keywords)
+    if (!plain(value)) return false;
+  return true;
+}
+
+void rely_on_direct_function(World& world, PyObject* function) { DirectReads(world).add(function); }
+
+}  // namespace framejit

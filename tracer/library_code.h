@@ -1,0 +1,16 @@
+// What is taken of the Python code of torch and the standard library without simulating it.
+#pragma once
+
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+// The globals of a module of torch or of the standard library: its functions are made once.
+bool is_library_namespace(PyObject* globals);
+// torch functions in Python that only compute from their arguments: called on fakes instead of simulated.
+bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args);
+// Guards what such a function reads by its names: its code, its defaults, globals, what those modules hold, and the
+// same of the functions that it calls among those. Names that only share their text with one are guarded as well.
+void rely_on_direct_function(World& world, PyObject* function);
+
+}  // namespace framejit
