@@ -78,12 +78,15 @@ def test_replaced_after_the_capture(program, holder, name, replacement, monkeypa
     x = torch.randn(4, 4)
     compiled = framejit.to_static(program)
     before = program(x)
+    inherited = name not in vars(holder)
     for _ in range(2):
         same(compiled(x), before)
     with monkeypatch.context() as patch:
         patch.setattr(holder, name, replacement, raising=False)
         expected = program(x)
         actual = [compiled(x) for _ in range(2)]
+    if inherited and name in vars(holder):  # older pytests leave there what was found elsewhere
+        delattr(holder, name)
     for result in actual:
         same(result, expected)
     with counts.counting() as counted:
