@@ -29,6 +29,8 @@ struct VersionTraits {
   // What such a read says; %U: the name.
   const char* unbound_local_message;
   const char* unbound_free_message;
+  bool list_asks_length;  // list() asks for __len__ before __iter__
+  bool needle_first;      // a search compares what is looked for with the item, not the item with it
 };
 
 const VersionTraits& traits(Version version);

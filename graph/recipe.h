@@ -36,6 +36,7 @@ enum class RecipeKind : uint8_t {
   kTypedList,  // object: a list subclass; index items, then instance dictionary
   kCall,       // parts: callable, then positional arguments: only pure constructors (iterators from __reduce__)
   kSetState,   // parts: object, state: obj.__setstate__(state), value is the object
+  kAdvance,    // parts: iterator, of which `index` items are taken; value is the iterator
 };
 
 struct Recipe {

@@ -2,6 +2,7 @@
 #include "tracer/builtins.h"
 
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/proxies.h"
 
 namespace framejit::builtins {
@@ -247,20 +248,6 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_real(callable, args);
 }
 
-SymValue call_list(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() != 1 || args.has_keywords()) return sim.call_real(callable, args);
-  Ref list = sim.check(PyList_New(0));
-  for (SymValue& item : sim.unpack(args.positional[0])) sim.check_status(PyList_Append(list.get(), sim.realise(item)));
-  return SymValue(std::move(list));
-}
-
-SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() > 1 || args.has_keywords()) return sim.call_real(callable, args);
-  if (args.count() == 1 && PyTuple_CheckExact(args.positional[0].get())) return args.positional[0];
-  SymValue list = call_list(sim, reinterpret_cast<PyObject*>(&PyList_Type), std::move(args));
-  return SymValue(sim.check(PyList_AsTuple(list.get())));
-}
-
 // What a dictionary is filled from, as C code may read it: another, an object with keys() and items, or pairs.
 static SymValue dict_source(Simulator& sim, SymValue source) {
   PyObject* obj = sim.realise(source);
@@ -269,7 +256,7 @@ static SymValue dict_source(Simulator& sim, SymValue source) {
   auto keys = sim.find_attr(source, interned("keys"));
   if (!keys) return sim.as_c_iterable(source);
   Ref dict = sim.check(PyDict_New());
-  for (SymValue& key : sim.unpack(sim.call(*keys, CallArgs{}))) {
+  for (SymValue& key : sim.collect(sim.get_iter(sim.call(*keys, CallArgs{})))) {
     SymValue value = sim.get_item(source, key);
     sim.require_plain_key(sim.realise(key));
     sim.check_status(PyDict_SetItem(dict.get(), key.get(), sim.realise(value)));
@@ -289,6 +276,8 @@ SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (auto result = sim.call_special(obj, "__reversed__", {})) return *result;
   if (PyObject* method = _PyType_Lookup(Py_TYPE(obj), interned("__getitem__")); method && PyFunction_Check(method)) {
+    if (!is_library_namespace(PyFunction_GET_GLOBALS(method)))  // it is called item by item, as the loop goes on
+      sim.stop(StopReason::kUnsupportedValue, "reversed by __getitem__");
     Py_ssize_t size = sim.length(args.positional[0]);
     Ref list = sim.check(PyList_New(0));
     for (Py_ssize_t i = size; i-- > 0;) {
@@ -360,98 +349,6 @@ SymValue call_vars(Simulator& sim, PyObject*, CallArgs args) {
   if (args.count() != 1) sim.stop(StopReason::kUnknownCall, "vars of the frame");
   return sim.load_attr(args.positional[0], "__dict__");
 }
-
-SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() == 0 || args.count() > 2) return sim.call_real(callable, args);
-  SymValue total = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyLong_FromLong(0)));
-  for (auto& [name, value] : args.keywords) total = value;
-  std::vector<SymValue> items = sim.unpack(args.positional[0]);
-  // Numbers are left to C, which may add floats with a correction, and text, which it refuses.
-  auto is_plain = [&](SymValue& value) {
-    PyObject* obj = sim.realise(value);
-    return PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyComplex_CheckExact(obj) || PyBool_Check(obj) ||
-           PyUnicode_Check(obj) || PyBytes_Check(obj) || PyByteArray_Check(obj);
-  };
-  size_t done = 0;
-  if (is_plain(total)) {
-    Ref numbers = sim.check(PyList_New(0));
-    for (; done < items.size() && is_plain(items[done]); ++done)
-      sim.check_status(PyList_Append(numbers.get(), items[done].get()));
-    CallArgs summed{{SymValue(numbers), total}, {}};
-    total = sim.call_real(callable, summed);
-  }
-  for (; done < items.size(); ++done)
-    total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(items[done]));
-  return total;
-}
-
-namespace {
-
-// Items that C code looks into: their own special methods would run for real, what they hold would go unguarded.
-SymValue plain_items(Simulator& sim, SymValue iterable, PyObject* callable) {
-  Ref list = sim.check(PyList_New(0));
-  CallArgs items{sim.unpack(std::move(iterable)), {}};
-  for (SymValue& item : items.positional) sim.check_status(PyList_Append(list.get(), sim.realise(item)));
-  sim.require_plain(items, callable);
-  return SymValue(std::move(list));
-}
-
-bool has_key_function(const CallArgs& args) {
-  for (const auto& [name, value] : args.keywords)
-    if (PyUnicode_CompareWithASCIIString(name.get(), "key") == 0 && value.get() != Py_None) return true;
-  return false;
-}
-
-}  // namespace
-
-// With a key function the keys are compared, which it makes.
-SymValue call_ordering(Simulator& sim, PyObject* callable, CallArgs args) {
-  const bool by_key = has_key_function(args);
-  for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
-  if (args.count() != 1) {
-    if (!by_key) sim.require_plain(args, callable);
-  } else if (by_key) {
-    args.positional[0] = sim.as_c_iterable(std::move(args.positional[0]));
-  } else {
-    args.positional[0] = plain_items(sim, std::move(args.positional[0]), callable);
-  }
-  return sim.call_real(callable, args);
-}
-
-SymValue call_list_sort(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (!has_key_function(args)) plain_items(sim, args.positional.at(0), callable);
-  for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
-  return sim.call_real(callable, args);
-}
-
-SymValue call_join(Simulator& sim, PyObject* callable, CallArgs args) {
-  expect(sim, args, 2, 2, "str.join");
-  sim.realise(args.positional[0]);
-  args.positional[1] = plain_items(sim, std::move(args.positional[1]), callable);
-  return sim.call_real(callable, args);
-}
-
-SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
-  expect(sim, args, 2, 2, "filter");
-  // Without a function the items' truth decides, which may be Python code.
-  if (sim.realise(args.positional[0]) == Py_None)
-    args.positional[0] = SymValue(make_sim_callable(sim, SymValue::borrow(reinterpret_cast<PyObject*>(&PyBool_Type))));
-  else
-    args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
-  args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
-  return sim.call_real(callable, args);
-}
-
-static SymValue find_truth(Simulator& sim, CallArgs args, bool wanted, const char* name) {
-  expect(sim, args, 1, 1, name);
-  SymValue iterator = sim.get_iter(args.positional[0]);
-  while (auto item = sim.next(iterator))
-    if (sim.truth(*item) == wanted) return boolean(wanted);
-  return boolean(!wanted);
-}
-
-SymValue call_any(Simulator& sim, PyObject*, CallArgs args) { return find_truth(sim, std::move(args), true, "any"); }
-SymValue call_all(Simulator& sim, PyObject*, CallArgs args) { return find_truth(sim, std::move(args), false, "all"); }
 
 SymValue call_callable(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 1, "callable");
@@ -547,14 +444,6 @@ SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
       sim.stop(StopReason::kUnknownCall, "copy.copy of an object that copies itself");
   if (sim.is_outside_opaque(obj) && !PyFunction_Check(obj))
     sim.stop(StopReason::kUnknownCall, "copy.copy of an object of the program");
-  return sim.call_real(callable, args);
-}
-
-SymValue call_count_elements(Simulator& sim, PyObject* callable, CallArgs args) {
-  expect(sim, args, 2, 2, "_count_elements");
-  if (sim.is_outside_opaque(sim.realise(args.positional[0])))
-    sim.stop(StopReason::kUnsupportedValue, "a mapping of the program counts");
-  args.positional[1] = sim.as_c_iterable(args.positional[1]);
   return sim.call_real(callable, args);
 }
 

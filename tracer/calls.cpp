@@ -11,41 +11,14 @@
 
 namespace framejit {
 
-using graph::GuardKind;
 using graph::SourceKind;
 
-namespace {
-
-// Special methods through which C code could run Python code of an operand's type. Text forms are not among them:
-// only str(), repr() and format() use these, and look for themselves.
-const char* const kSpecials[] = {
-    "__eq__",       "__ne__",        "__lt__",      "__le__",      "__gt__",       "__ge__",       "__hash__",
-    "__iter__",     "__next__",      "__len__",     "__bool__",    "__contains__", "__getitem__",  "__setitem__",
-    "__delitem__",  "__index__",     "__int__",     "__float__",   "__add__",      "__radd__",     "__sub__",
-    "__rsub__",     "__mul__",       "__rmul__",    "__truediv__", "__rtruediv__", "__floordiv__", "__mod__",
-    "__pow__",      "__matmul__",    "__rmatmul__", "__and__",     "__or__",       "__xor__",      "__neg__",
-    "__invert__",   "__abs__",       "__iadd__",    "__rpow__",    "__round__",    "__reversed__", "__lshift__",
-    "__rshift__",   "__rfloordiv__", "__rmod__",    "__pos__",     "__imul__",     "__isub__",     "__rlshift__",
-    "__rrshift__",  "__rand__",      "__ror__",     "__rxor__",    "__divmod__",   "__rdivmod__",  "__imatmul__",
-    "__itruediv__", "__ifloordiv__", "__imod__",    "__ipow__",    "__ilshift__",  "__irshift__",  "__iand__",
-    "__ior__",      "__ixor__",      "__complex__", "__trunc__",   "__floor__",    "__ceil__",     "__missing__",
-    "__bytes__"};
-
-// Everything else may come to run Python code, or is None.
 bool is_c_method(PyObject* method) {
   return PyObject_TypeCheck(method, &PyMethodDescr_Type) || Py_TYPE(method) == &PyWrapperDescr_Type ||
          PyCFunction_Check(method);
 }
 
-bool type_has_python_specials(PyTypeObject* type) {
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  for (const char* name : kSpecials) {
-    PyObject* found = _PyType_Lookup(type, interned(name));
-    if (!found || is_c_method(found)) continue;
-    if (found != Py_None || strcmp(name, "__hash__") != 0) return true;
-  }
-  return false;
-}
+namespace {
 
 bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -170,97 +143,6 @@ PyObject* overridden_method(PyObject* bound) {
   return own || !descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type ? nullptr : descriptor;
 }
 
-bool Simulator::has_python_specials(PyObject* obj) {
-  PyTypeObject* type = Py_TYPE(obj);
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  auto [it, fresh] = specials_.try_emplace(type, false);
-  if (!fresh || is_tensor(obj) || is_plain_data(obj) || is_identity_constant(obj)) return it->second;
-  it->second = type_has_python_specials(type);
-  if (!it->second)
-    for (const char* name : kSpecials) lookup_type(type, interned(name));  // it may get some
-  return it->second;
-}
-
-bool Simulator::has_own_special(PyObject* obj, const char* name) {
-  if (!is_tensor(obj)) return false;
-  PyObject* found = lookup_type(Py_TYPE(obj), interned(name));
-  return found && PyFunction_Check(found) && !is_library_namespace(PyFunction_GET_GLOBALS(found));
-}
-
-bool Simulator::is_outside_opaque(PyObject* obj) {
-  const Outside* outside = world_.find(obj);
-  return outside && outside->kind == OutsideKind::kOpaque;
-}
-
-namespace {
-
-// An instance of a subclass of a builtin data type: C code reads what no guard looks at.
-bool carries_data(PyObject* obj) {
-  return PyLong_Check(obj) || PyFloat_Check(obj) || PyUnicode_Check(obj) || PyBytes_Check(obj) ||
-         PyComplex_Check(obj) || PyTuple_Check(obj) || PyList_Check(obj) || PyDict_Check(obj) || PyAnySet_Check(obj) ||
-         PyByteArray_Check(obj);
-}
-
-void require_no_hidden_data(Simulator& sim, PyObject* obj) {
-  if (sim.is_outside_opaque(obj) && carries_data(obj))
-    sim.stop(StopReason::kUnsupportedValue,
-             fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
-}
-
-void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
-  sim.world().rely_on_identity(obj);
-  if (is_plain_data(obj) || sim.is_tensor(obj) || is_identity_constant(obj)) return;
-  if (is_sim_traceback(obj)) sim.stop_before_raise(StopReason::kUnsupportedValue, sim_traceback_origin(obj));
-  if (sim.has_python_specials(obj))
-    sim.stop(StopReason::kUnsupportedValue,
-             fmt::format("a '{}' with special methods in Python is handed to C code", Py_TYPE(obj)->tp_name));
-  require_no_hidden_data(sim, obj);
-  if (sim.is_outside_opaque(obj) && native_new(Py_TYPE(obj)) != PyBaseObject_Type.tp_new && !PyMethod_Check(obj))
-    sim.stop(StopReason::kUnsupportedValue,
-             fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
-  if (depth > 6) return;
-  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i)
-      require_plain_value(sim, PySequence_Fast_GET_ITEM(obj, i), depth + 1);
-  } else if (PyDict_CheckExact(obj)) {
-    PyObject *key, *value;
-    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) require_plain_value(sim, value, depth + 1);
-  } else if (!strcmp(Py_TYPE(obj)->tp_name, "collections.deque")) {
-    PyObject* items = sim.keep(sim.check(PySequence_List(obj)));
-    require_plain_value(sim, items, depth);
-  } else if (PySlice_Check(obj)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(obj);
-    for (PyObject* part : {slice->start, slice->stop, slice->step}) require_plain_value(sim, part, depth + 1);
-  }
-}
-
-}  // namespace
-
-// Each is guarded to differ from each.
-constexpr size_t kMostKeys = 128;
-
-void Simulator::require_plain_key(PyObject* key) {
-  world_.rely_on_identity(key);
-  if (PyTuple_CheckExact(key)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) require_plain_key(PyTuple_GET_ITEM(key, i));
-    return;
-  }
-  if (is_plain_data(key) || is_tensor(key) || is_identity_constant(key)) return;
-  if (is_outside_opaque(key) && keys_.insert(key).second) {
-    if (keys_.size() > kMostKeys) stop(StopReason::kContainerTooLarge, fmt::format("{} objects as keys", kMostKeys));
-    for (PyObject* other : keys_) is_same(SymValue::borrow(key), SymValue::borrow(other));
-  }
-  for (const char* name : {"__hash__", "__eq__"})
-    if (PyObject* found = _PyType_Lookup(Py_TYPE(key), interned(name)); found && PyFunction_Check(found))
-      stop(StopReason::kUnsupportedValue,
-           fmt::format("a '{}' with {} in Python is a key", Py_TYPE(key)->tp_name, name));
-}
-
-void Simulator::require_plain(const CallArgs& args, PyObject*) {
-  for (const SymValue& value : args.positional) require_plain_value(*this, value.get(), 0);
-  for (const auto& [name, value] : args.keywords) require_plain_value(*this, value.get(), 0);
-}
-
 SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   Ref tuple = check(PyTuple_New(args.positional.size()));
   for (size_t i = 0; i < args.positional.size(); ++i) {
@@ -273,7 +155,9 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
     for (auto& [name, value] : args.keywords) check_status(PyDict_SetItem(keywords.get(), name.get(), realise(value)));
   }
   mark_location();
-  SymValue result = from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
+  SymValue result = Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type
+                        ? call_container_method(callable, tuple.get(), keywords.get())
+                        : from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
   note_native_origin(result.get());
   return result;
 }
@@ -407,7 +291,7 @@ SymValue Simulator::call_getter(PyObject* getter, CallArgs args) {
 SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
   SymValue function = load_attr(partial, "func"), bound = load_attr(partial, "args"),
            keywords = load_attr(partial, "keywords");
-  std::vector<SymValue> items = unpack(bound);
+  std::vector<SymValue> items = collect(bound);
   args.positional.insert(args.positional.begin(), items.begin(), items.end());
   PyObject *key, *value;
   std::vector<std::pair<Ref, SymValue>> merged;
@@ -482,20 +366,14 @@ SymValue Simulator::as_c_iterable(SymValue value) {
     stop(StopReason::kUnsupportedValue, "C code is handed what __getitem__ iterates");
   if (is_outside_opaque(obj) && Py_TYPE(obj)->tp_iter) {
     if (PyIter_Check(obj)) stop(StopReason::kOutsideIterator, Py_TYPE(obj)->tp_name);
-    if (PyDict_Check(obj)) return SymValue(snapshot_dict(value));
+    if (PyDict_Check(obj)) {
+      Ref copy = snapshot_dict(value);
+      note_snapshot(copy.get(), obj, builtin("iter"));
+      return SymValue(std::move(copy));
+    }
     return get_iter(value);
   }
   return value;
-}
-
-Ref Simulator::snapshot_dict(const SymValue& mapping) {
-  Ref copy = check(PyDict_New());
-  SymValue keys = get_iter(mapping);
-  while (auto key = next(keys)) {
-    SymValue value = get_item(mapping, *key);
-    check_status(PyDict_SetItem(copy.get(), key->get(), realise(value)));
-  }
-  return copy;
 }
 
 // A bound builtin method that the program holds (LOG.append): the same method of what the trace has for its self.
@@ -572,114 +450,6 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
     return call_real(callable, args);
   }
   stop(StopReason::kUnknownCall, qualified_name(callable));
-}
-
-SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
-  static const char* const kReaders[] = {"get", "keys", "values", "items", "copy", "__iter__"};
-  SymValue self = args.positional[0];
-  const char* name = PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(key)->d_name);
-  if (!PyDict_Check(self.get())) stop(StopReason::kUnsupportedValue, qualified_name(key));
-  const Outside* outside = world_.find(self.get());
-  auto item = [&]() -> std::optional<SymValue> {
-    PyObject* at = realise(args.positional.at(1));
-    if (!is_plain_data(at) && !is_identity_constant(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
-    PyObject* value = PyDict_GetItemWithError(self.get(), at);
-    if (!value && PyErr_Occurred()) raise();
-    if (value)
-      return world_.wrap(value, world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(at)));
-    world_.guard(GuardKind::kHasNoKey, outside->source, at);
-    return std::nullopt;
-  };
-  if (!strcmp(name, "__getitem__")) {
-    if (auto found = item()) return *found;
-    PyErr_SetObject(PyExc_KeyError, args.positional[1].get());
-    raise();
-  }
-  if (!strcmp(name, "__contains__")) return SymValue::borrow(item() ? Py_True : Py_False);
-  if (!strcmp(name, "__len__")) {
-    world_.guard(GuardKind::kLength, outside->source, nullptr, PyDict_GET_SIZE(self.get()));
-    return SymValue(check(PyLong_FromSsize_t(PyDict_GET_SIZE(self.get()))));
-  }
-  if (!strcmp(name, "get")) {
-    if (auto found = item()) return *found;
-    return args.positional.size() > 2 ? args.positional[2] : SymValue::borrow(Py_None);
-  }
-  for (const char* reader : kReaders) {
-    if (strcmp(name, reader) || args.positional.size() != 1 || args.has_keywords()) continue;
-    Ref copy = snapshot_dict_items(self.get());
-    Ref method = check(PyObject_GetAttrString(copy.get(), name));
-    return from_real(check(PyObject_CallObject(method.get(), nullptr)));
-  }
-  stop(StopReason::kUnsupportedValue, fmt::format("'{}' of a dict subclass of the program", name));
-}
-
-// As snapshot_dict, but by C's own look-up and iteration: for the methods of dict itself.
-Ref Simulator::snapshot_dict_items(PyObject* mapping) {
-  const Outside* outside = world_.find(mapping);
-  Ref keys = check(PyDict_Keys(mapping));
-  Ref key_tuple = check(PySequence_Tuple(keys.get()));
-  Ref copy = check(PyDict_New());
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key_tuple.get()); ++i) {
-    PyObject* key = PyTuple_GET_ITEM(key_tuple.get(), i);
-    if (!is_plain_data(key) && !is_identity_constant(key)) stop(StopReason::kUnsupportedValue, "a key of a dict");
-    SymValue value =
-        world_.wrap(PyDict_GetItemWithError(mapping, key),
-                    world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(key)));
-    check_status(PyDict_SetItem(copy.get(), key, realise(value)));
-  }
-  world_.guard(GuardKind::kDictKeys, outside->source, key_tuple.get());
-  return copy;
-}
-
-SymValue Simulator::call_module(PyObject* module, CallArgs args, bool plain) {
-  SymValue owner = SymValue::borrow(module);
-  PyObject* hook = lookup_type(Py_TYPE(module), interned("__call__"));
-  if (hook != library().module_call) {
-    args.positional.insert(args.positional.begin(), owner);
-    return call(SymValue::borrow(hook), std::move(args), plain);
-  }
-  if (services_.runs_eagerly(module)) stop(StopReason::kNotToStatic, qualified_name(module));
-  static PyObject* compiled_name = interned("_compiled_call_impl");
-  const SymValue compiled = find_attr(owner, compiled_name).value_or(SymValue::borrow(Py_None));
-  PyObject* call_impl = lookup_type(Py_TYPE(module), interned("_call_impl"));
-  const bool ordinary = compiled.get() == Py_None && call_impl == library().module_call_impl;
-  if (ordinary && !has_hooks(module)) return call(load_attr(owner, "forward"), std::move(args), plain);
-  args.positional.insert(args.positional.begin(), owner);
-  return call(SymValue::borrow(ordinary ? call_impl : hook), std::move(args), plain);
-}
-
-bool Simulator::has_hooks(PyObject* module) {
-  static const char* const kOwn[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
-  static const char* const kGlobal[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
-                                        "_global_forward_pre_hooks"};
-  auto filled = [&](PyObject* dict, graph::SourceId source) {
-    if (!dict || !PyDict_Check(dict)) return true;
-    if (source.valid()) {
-      world_.guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(Py_TYPE(dict)));
-      world_.guard(GuardKind::kLength, source, nullptr, PyDict_GET_SIZE(dict));
-    }
-    return PyDict_GET_SIZE(dict) != 0;
-  };
-  PyObject** slot = _PyObject_GetDictPtr(module);
-  PyObject* dict = slot ? *slot : nullptr;
-  if (!dict) return true;
-  graph::SourceId source = world_.source_of(module);
-  for (const char* name : kOwn) {
-    PyObject* key = interned(name);
-    graph::SourceId table;
-    if (source.valid())
-      table = world_.sources().keyed(SourceKind::kDictItem, world_.sources().read(SourceKind::kInstanceDict, source),
-                                     world_.pool().add(key));
-    if (filled(PyDict_GetItemWithError(dict, key), table)) return true;
-  }
-  PyObject* globals = PyModule_GetDict(library().module_file);
-  for (const char* name : kGlobal) {
-    PyObject* key = interned(name);
-    PyObject* table = PyDict_GetItemWithError(globals, key);
-    world_.rely_on_item(globals, key, table);
-    if (table && filled(table, world_.sources().constant(world_.pool().add(table)))) return true;
-  }
-  return false;
 }
 
 }  // namespace framejit

@@ -94,4 +94,58 @@ void Simulator::require_item_survives(PyObject* container, PyObject* key) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(replaced.get()); ++i) require_survives(PyList_GET_ITEM(replaced.get(), i));
 }
 
+void Simulator::require_items_survive(PyObject* container) {
+  if (!world_.find(container)) return;
+  if (PyDict_Check(container)) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(container, &pos, &key, &value);) {
+      require_survives(key);
+      require_survives(value);
+    }
+  } else if (PyList_Check(container) || PyAnySet_Check(container)) {
+    Ref items = check(PySequence_Tuple(container));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) require_survives(PyTuple_GET_ITEM(items.get(), i));
+  }
+}
+
+namespace {
+
+enum class Removal : uint8_t { kNone, kLetsGo, kGivesBack };
+
+// C methods of lists, dictionaries and sets by what becomes of the items that they take out.
+Removal removal_of(PyObject* method) {
+  static const std::unordered_map<PyObject*, Removal> kRemovals = [] {
+    static constexpr const char* kLetGo[] = {
+        "clear",       "difference_update",
+        "discard",     "intersection_update",
+        "remove",      "update",
+        "popitem",     "symmetric_difference_update",
+        "__setitem__", "__delitem__",
+        "__isub__",    "__iand__",
+        "__ixor__",    "__ior__",
+        "__imul__",
+    };
+    std::unordered_map<PyObject*, Removal> removals;
+    for (PyTypeObject* type : {&PyList_Type, &PyDict_Type, &PySet_Type}) {
+      for (const char* name : kLetGo)
+        if (PyObject* found = _PyType_Lookup(type, interned(name))) removals.emplace(found, Removal::kLetsGo);
+      removals.emplace(_PyType_Lookup(type, interned("pop")), Removal::kGivesBack);
+    }
+    return removals;
+  }();
+  auto found = kRemovals.find(method);
+  return found == kRemovals.end() ? Removal::kNone : found->second;
+}
+
+}  // namespace
+
+// What a method lets go of survives; what it gives back is held by the frame from here on.
+SymValue Simulator::call_container_method(PyObject* method, PyObject* args, PyObject* keywords) {
+  const Removal removal = removal_of(method);
+  if (removal == Removal::kLetsGo && PyTuple_GET_SIZE(args) > 0) require_items_survive(PyTuple_GET_ITEM(args, 0));
+  SymValue result = from_real(check(PyObject_Call(method, args, keywords)));
+  if (removal == Removal::kGivesBack && has_finalizer(result.get())) finalizers_.push_back(result.get());
+  return result;
+}
+
 }  // namespace framejit

@@ -7,6 +7,11 @@ namespace framejit {
 using graph::GuardKind;
 using graph::SourceKind;
 
+PyObject* builtin(const char* name) {
+  PyObject* builtins = PyImport_GetModuleDict();
+  return PyDict_GetItemString(PyModule_GetDict(PyDict_GetItemString(builtins, "builtins")), name);
+}
+
 namespace {
 
 bool is_exact_builtin_container(PyObject* obj) {
@@ -89,7 +94,7 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
   if (plain_tensor || is_exact_builtin_container(obj)) {
     require_plain(args, nullptr);
     if (is_tensor(obj)) mark_location();
-    if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_c_iterable(std::move(value));
+    if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_fast_sequence(std::move(value));
     require_item_survives(obj, key.get());
     check_status(PyObject_SetItem(obj, key.get(), value.get()));
     return;
@@ -135,8 +140,14 @@ bool Simulator::contains(SymValue container, SymValue item) {
       stop(StopReason::kUnsupportedValue, fmt::format("membership in '{}'", Py_TYPE(obj)->tp_name));
     }
     if (auto iter = lookup_type(Py_TYPE(obj), interned("__iter__")); iter && PyFunction_Check(iter)) {
-      for (SymValue& each : unpack(container))
-        if (SymValue equal = compare(bytecode::CompareKind::kEqual, each, item); truth(equal)) return true;
+      const bool needle_first = bytecode::traits(frame().code->version).needle_first;
+      SymValue iterator = get_iter(container);
+      while (auto each = next(iterator)) {
+        if (is_same(*each, item)) return true;
+        SymValue equal = needle_first ? compare(bytecode::CompareKind::kEqual, item, *each)
+                                      : compare(bytecode::CompareKind::kEqual, *each, item);
+        if (truth(equal)) return true;
+      }
       return false;
     }
   }
@@ -157,15 +168,22 @@ bool Simulator::contains(SymValue container, SymValue item) {
   return found == 1;
 }
 
+SymValue Simulator::native_iter(PyObject* items) {
+  SymValue iterator(check(PyObject_GetIter(items)));
+  // Others can always be rebuilt; a generator is closed when nothing else holds it.
+  if (PyDict_Check(items) || PyAnySet_Check(items) || snapshot(items)) note_native_origin(iterator.get());
+  return iterator;
+}
+
 SymValue Simulator::get_iter(SymValue iterable) {
   PyObject* obj = realise(iterable);
   if ((is_exact_builtin_container(obj) && !is_outside_opaque(obj)) || is_sim_generator(obj)) {
     if (PyAnySet_CheckExact(obj)) require_known_order(*this, obj);
-    return SymValue(check(PyObject_GetIter(obj)));
+    return native_iter(obj);
   }
   if (is_tensor(obj) && !has_own_special(obj, "__iter__")) {
     mark_location();
-    return SymValue(check(PyObject_GetIter(obj)));
+    return native_iter(obj);
   }
   if (auto iterator = call_special(obj, "__iter__", {})) {
     if (!PyIter_Check(realise(*iterator))) stop(StopReason::kUnsupportedValue, "__iter__ gives no iterator");
@@ -179,7 +197,8 @@ SymValue Simulator::get_iter(SymValue iterable) {
         plain_key(*this, key);
       }
       world_.guard(GuardKind::kDictKeys, outside->source, keys.get());
-      return SymValue(check(PyObject_GetIter(keys.get())));
+      note_snapshot(keys.get(), obj, builtin("iter"));
+      return native_iter(keys.get());
     }
     if (PyTuple_Check(obj) || PyList_Check(obj)) {
       Ref items = check(PyList_New(0));
@@ -188,16 +207,27 @@ SymValue Simulator::get_iter(SymValue iterable) {
         SymValue item = get_item(iterable, SymValue(check(PyLong_FromSsize_t(i))));
         check_status(PyList_Append(items.get(), realise(item)));
       }
-      return SymValue(check(PyObject_GetIter(items.get())));
+      note_snapshot(items.get(), obj, builtin("iter"));
+      return native_iter(items.get());
     }
-    if (!Py_TYPE(obj)->tp_iter && !PySequence_Check(obj)) return SymValue(check(PyObject_GetIter(obj)));  // says so
-    if (PyIter_Check(obj)) return iterable;  // next() stops on it
+    if (!Py_TYPE(obj)->tp_iter && !PySequence_Check(obj)) return native_iter(obj);  // says so
+    if (PyIter_Check(obj)) return iterable;                                         // next() stops on it
     stop(StopReason::kUnsupportedValue, fmt::format("iteration over '{}'", Py_TYPE(obj)->tp_name));
   }
   if (PyObject* method = lookup_type(Py_TYPE(obj), interned("__getitem__"));
       method && PyFunction_Check(method) && !Py_TYPE(obj)->tp_iter)
     stop(StopReason::kUnsupportedValue, "iteration by __getitem__");
-  return SymValue(check(PyObject_GetIter(obj)));
+  return native_iter(obj);
+}
+
+void Simulator::note_snapshot(PyObject* items, PyObject* container, PyObject* view) {
+  keep(Ref::borrow(items));
+  snapshots_[items] = {container, view};
+}
+
+const Simulator::Snapshot* Simulator::snapshot(PyObject* items) const {
+  auto found = snapshots_.find(items);
+  return found == snapshots_.end() ? nullptr : &found->second;
 }
 
 // The present StopIteration is taken; its value goes to `stop_value`.
@@ -237,18 +267,58 @@ std::optional<SymValue> Simulator::next(SymValue& iterator, SymValue* stop_value
   return std::nullopt;
 }
 
-std::vector<SymValue> Simulator::unpack(SymValue iterable) {
+// The interpreter words its errors by where the star stands.
+std::vector<SymValue> Simulator::collect_starred(SymValue iterable) {
+  PyObject* obj = realise(iterable);
+  if (!Py_TYPE(obj)->tp_iter && !PySequence_Check(obj))
+    stop(StopReason::kUnsupportedValue, fmt::format("a star before a '{}'", Py_TYPE(obj)->tp_name));
+  return collect(std::move(iterable));
+}
+
+std::vector<SymValue> Simulator::collect(SymValue iterable) {
   std::vector<SymValue> items;
-  PyObject* obj = iterable.get();
+  PyObject* obj = realise(iterable);
   if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
-    realise(iterable);
     Py_ssize_t size = PySequence_Fast_GET_SIZE(obj);
     for (Py_ssize_t i = 0; i < size; ++i) items.push_back(SymValue::borrow(PySequence_Fast_GET_ITEM(obj, i)));
     return items;
   }
-  SymValue iterator = get_iter(std::move(iterable));
+  SymValue iterator = get_iter(iterable);
+  ask_length_hint(std::move(iterable));
   while (auto item = next(iterator)) items.push_back(std::move(*item));
   return items;
+}
+
+// As PyObject_LengthHint, which takes a TypeError for "not known".
+void Simulator::ask_length_hint(SymValue iterable) {
+  PyObject* obj = realise(iterable);
+  if (!(Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_tensor(obj)) return;
+  std::optional<SymValue> hint;
+  try {
+    PyObject* method = lookup_type(Py_TYPE(obj), interned("__len__"));
+    if (method && is_c_method(method)) return;
+    if (method && method != Py_None) return static_cast<void>(length(iterable));
+    hint = call_special(obj, "__length_hint__", {});
+  } catch (const PythonRaised&) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw;
+    return PyErr_Clear();
+  }
+  if (!hint || realise(*hint) == Py_NotImplemented) return;
+  PyObject* expected = hint->get();
+  if (!PyLong_Check(expected))
+    raise(PyExc_TypeError, fmt::format("__length_hint__ must be an integer, not {}", Py_TYPE(expected)->tp_name));
+  const Py_ssize_t size = PyLong_AsSsize_t(expected);
+  if (size == -1 && PyErr_Occurred()) raise();
+  if (size < 0) raise(PyExc_ValueError, "__length_hint__() should return >= 0");
+}
+
+SymValue Simulator::as_fast_sequence(SymValue items) {
+  PyObject* obj = realise(items);
+  const bool iterable = Py_TYPE(obj)->tp_iter || PySequence_Check(obj);
+  if (!iterable || PyList_CheckExact(obj) || PyTuple_CheckExact(obj)) return items;
+  Ref list = check(PyList_New(0));
+  for (SymValue& item : collect(get_iter(std::move(items)))) check_status(PyList_Append(list.get(), realise(item)));
+  return SymValue(std::move(list));
 }
 
 }  // namespace framejit

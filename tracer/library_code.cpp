@@ -19,8 +19,8 @@ bool is_named(PyObject* globals, std::initializer_list<const char*> names) {
 }
 
 bool is_direct_namespace(PyObject* globals) {
-  return is_named(globals, {"torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal",
-                            "torch.overrides"});
+  return is_named(
+      globals, {"torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal", "torch.overrides"});
 }
 
 class DirectReads {

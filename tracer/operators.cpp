@@ -129,6 +129,7 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   }
   if (!moves_elements_only(kind, left.get(), right.get())) require_plain(CallArgs{{left, right}, {}}, nullptr);
   mark_location();
+  if (in_place && kind != BinaryKind::kAdd) require_items_survive(left.get());
   return from_real(check((in_place ? row.in_place : row.function)(left.get(), right.get())));
 }
 

@@ -45,11 +45,20 @@ void handle_Call(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   frame.push(sim.call(std::move(callable), std::move(args), /*plain=*/true));
 }
 
+// Mostly the compiler has made a dictionary of them.
+static Ref keyword_items(Simulator& sim, const SymValue& mapping) {
+  if (PyDict_CheckExact(mapping.get())) return mapping.obj;
+  if (PyDict_Check(mapping.get())) return sim.snapshot_dict(mapping);
+  if (!sim.find_attr(mapping, interned("keys")))
+    sim.stop(StopReason::kUnsupportedValue, "keyword arguments from what is no mapping");
+  return sim.call(SymValue::borrow(reinterpret_cast<PyObject*>(&PyDict_Type)), {mapping}).obj;
+}
+
 void handle_CallEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   CallArgs args;
   if (instr.arg & 1) {
     SymValue mapping = frame.pop();
-    Ref items = PyDict_CheckExact(mapping.get()) ? mapping.obj : sim.snapshot_dict(mapping);
+    Ref items = keyword_items(sim, mapping);
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; PyDict_Next(items.get(), &pos, &key, &value);) {
       if (!PyUnicode_Check(key)) sim.raise(PyExc_TypeError, "keywords must be strings");
@@ -57,7 +66,7 @@ void handle_CallEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
     }
   }
   SymValue positional = frame.pop();
-  args.positional = sim.unpack(std::move(positional));
+  args.positional = sim.collect_starred(std::move(positional));
   CallArgs unused;
   SymValue callable = pop_callable(frame, instr.layout(), unused);
   FJ_CHECK(unused.positional.empty(), "a call with unpacked arguments in method form");

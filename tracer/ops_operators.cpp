@@ -39,8 +39,11 @@ PyObject* hashable(Simulator& sim, SymValue& key) {
 
 void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
   if (!PyDict_Check(mapping.get())) {
-    SymValue keys = sim.call(sim.load_attr(mapping, "keys"), {});
-    for (SymValue& key : sim.unpack(keys)) {
+    auto method = sim.find_attr(mapping, interned("keys"));
+    if (!method)
+      sim.stop(StopReason::kUnsupportedValue, fmt::format("two stars before a '{}'", Py_TYPE(mapping.get())->tp_name));
+    SymValue keys = sim.call(*method, CallArgs{});
+    for (SymValue& key : sim.collect(sim.get_iter(keys))) {
       SymValue value = sim.get_item(mapping, key);
       sim.check_status(PyDict_SetItem(dict, hashable(sim, key), sim.realise(value)));
     }
@@ -257,7 +260,8 @@ void handle_MapAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
 }
 
 static void extend_list(Simulator& sim, PyObject* list, SymValue iterable) {
-  for (SymValue& item : sim.unpack(std::move(iterable))) sim.check_status(PyList_Append(list, sim.realise(item)));
+  for (SymValue& item : sim.collect_starred(std::move(iterable)))
+    sim.check_status(PyList_Append(list, sim.realise(item)));
 }
 
 void handle_ListExtend(Simulator& sim, SimFrame& frame, const Instruction& instr) {
@@ -265,10 +269,14 @@ void handle_ListExtend(Simulator& sim, SimFrame& frame, const Instruction& instr
   extend_list(sim, frame.peek(instr.arg).get(), std::move(iterable));
 }
 
+static void update_set(Simulator& sim, PyObject* set, SymValue iterable) {
+  SymValue iterator = sim.get_iter(std::move(iterable));
+  while (auto item = sim.next(iterator)) sim.check_status(PySet_Add(set, hashable(sim, *item)));
+}
+
 void handle_SetUpdate(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue iterable = frame.pop();
-  PyObject* set = frame.peek(instr.arg).get();
-  for (SymValue& item : sim.unpack(std::move(iterable))) sim.check_status(PySet_Add(set, hashable(sim, item)));
+  update_set(sim, frame.peek(instr.arg).get(), std::move(iterable));
 }
 
 void handle_DictUpdate(Simulator& sim, SimFrame& frame, const Instruction& instr) {
@@ -302,7 +310,9 @@ void handle_BuildTupleUnpackWithCall(Simulator& sim, SimFrame& frame, const Inst
   handle_BuildTupleUnpack(sim, frame, instr);
 }
 void handle_BuildSetUnpack(Simulator& sim, SimFrame& frame, const Instruction& instr) {
-  frame.push(SymValue(sim.check(PySet_New(concatenate(sim, frame, instr.arg).get()))));
+  Ref set = sim.check(PySet_New(nullptr));
+  for (SymValue& iterable : pop_many(frame, instr.arg)) update_set(sim, set.get(), std::move(iterable));
+  frame.push(SymValue(std::move(set)));
 }
 
 static void build_map_unpack(Simulator& sim, SimFrame& frame, const Instruction& instr, bool merge) {
@@ -333,25 +343,46 @@ void handle_FormatWithSpec(Simulator& sim, SimFrame& frame, const Instruction&) 
   frame.push(SymValue(format(sim, frame.pop(), std::move(spec))));
 }
 
+// Takes so many items of an iterator. Source: unpack_iterable in CPython's evaluation loop.
+static std::vector<SymValue> take_items(Simulator& sim, SymValue& iterator, size_t count, const char* expected) {
+  std::vector<SymValue> items;
+  while (items.size() < count) {
+    auto item = sim.next(iterator);
+    if (!item)
+      sim.raise(PyExc_ValueError,
+                fmt::format("not enough values to unpack (expected {}, got {})", expected, items.size()));
+    items.push_back(std::move(*item));
+  }
+  return items;
+}
+
+static SymValue iterator_to_unpack(Simulator& sim, SymValue iterable) {
+  PyObject* obj = sim.realise(iterable);
+  if (!Py_TYPE(obj)->tp_iter && !PySequence_Check(obj))
+    sim.raise(PyExc_TypeError, fmt::format("cannot unpack non-iterable {} object", Py_TYPE(obj)->tp_name));
+  return sim.get_iter(std::move(iterable));
+}
+
 void handle_UnpackSequence(Simulator& sim, SimFrame& frame, const Instruction& instr) {
-  std::vector<SymValue> items = sim.unpack(frame.pop());
-  if (items.size() != static_cast<size_t>(instr.arg))
-    sim.raise(PyExc_ValueError,
-              items.size() < static_cast<size_t>(instr.arg)
-                  ? fmt::format("not enough values to unpack (expected {}, got {})", instr.arg, items.size())
-                  : fmt::format("too many values to unpack (expected {})", instr.arg));
-  for (size_t i = items.size(); i-- > 0;) frame.push(std::move(items[i]));
+  SymValue iterator = iterator_to_unpack(sim, frame.pop());
+  const size_t count = instr.arg;
+  std::vector<SymValue> items = take_items(sim, iterator, count, fmt::format("{}", count).c_str());
+  if (sim.next(iterator)) sim.raise(PyExc_ValueError, fmt::format("too many values to unpack (expected {})", count));
+  for (size_t i = count; i-- > 0;) frame.push(std::move(items[i]));
 }
 
 void handle_UnpackEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
-  std::vector<SymValue> items = sim.unpack(frame.pop());
-  size_t before = instr.arg, after = instr.extra;
-  if (items.size() < before + after)
+  SymValue iterator = iterator_to_unpack(sim, frame.pop());
+  const size_t before = instr.arg, after = instr.extra;
+  const std::string expected = fmt::format("at least {}", before + after);
+  std::vector<SymValue> first = take_items(sim, iterator, before, expected.c_str());
+  std::vector<SymValue> rest = sim.collect(std::move(iterator));
+  if (rest.size() < after)
     sim.raise(PyExc_ValueError,
-              fmt::format("not enough values to unpack (expected at least {}, got {})", before + after, items.size()));
-  for (size_t i = 0; i < after; ++i) frame.push(items[items.size() - 1 - i]);
-  frame.push(SymValue(make_list(sim, {items.begin() + before, items.end() - after})));
-  for (size_t i = before; i-- > 0;) frame.push(items[i]);
+              fmt::format("not enough values to unpack (expected {}, got {})", expected, before + rest.size()));
+  for (size_t i = 0; i < after; ++i) frame.push(rest[rest.size() - 1 - i]);
+  frame.push(SymValue(make_list(sim, {rest.begin(), rest.end() - after})));
+  for (size_t i = before; i-- > 0;) frame.push(first[i]);
 }
 
 }  // namespace framejit::ops

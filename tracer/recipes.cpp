@@ -8,7 +8,6 @@
 
 namespace framejit {
 
-using graph::Effect;
 using graph::EffectKind;
 using graph::Recipe;
 using graph::RecipeId;
@@ -19,11 +18,6 @@ namespace {
 bool is_struct_sequence(PyTypeObject* type) {
   return PyType_IsSubtype(type, &PyTuple_Type) &&
          PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "n_sequence_fields");
-}
-
-PyObject* builtin(const char* name) {
-  PyObject* builtins = PyImport_GetModuleDict();
-  return PyDict_GetItemString(PyModule_GetDict(PyDict_GetItemString(builtins, "builtins")), name);
 }
 
 // Code that looks at its own frame sees every local; super() without arguments looks at the first.
@@ -42,9 +36,11 @@ RecipeBuilder::RecipeBuilder(Simulator& sim) : sim_(sim), world_(sim.world()), c
 
 void RecipeBuilder::cannot_rebuild(PyObject* obj) {
   if (is_sim_traceback(obj)) sim_.stop_before_raise(StopReason::kCannotRebuild, sim_traceback_origin(obj));
+  BreakPoint origin = is_sim_generator(obj) ? sim_generator_origin(obj) : sim_.native_origin(obj);
+  for (size_t i = describing_.size(); i-- > 0 && !origin.valid();) origin = sim_.native_origin(describing_[i]);
   throw StopTrace{
       TraceStop{StopReason::kCannotRebuild, fmt::format("a '{}'", Py_TYPE(obj)->tp_name), sim_.location_text()},
-      is_sim_generator(obj) ? sim_generator_origin(obj) : sim_.native_origin(obj)};
+      origin};
 }
 
 RecipeId RecipeBuilder::constant(PyObject* obj) {
@@ -83,7 +79,7 @@ RecipeId RecipeBuilder::build(PyObject* obj, RecipeKind kind, const std::vector<
 }
 
 // Recipes are made and followed recursively.
-constexpr int kDeepestContainer = 500;
+constexpr size_t kDeepestContainer = 500;
 constexpr int kDeepestUnread = 4;  // containers in a local that is not read again
 
 RecipeId RecipeBuilder::describe(const SymValue& value) {
@@ -105,10 +101,11 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
     id = constant(obj);
   else {
     // What is made by a call of its type needs its parts first, and cannot be one of them.
-    if (++depth_ > kDeepestContainer || !describing_.insert(obj).second) cannot_rebuild(obj);
+    const bool within_itself = std::find(describing_.begin(), describing_.end(), obj) != describing_.end();
+    if (within_itself || describing_.size() >= kDeepestContainer) cannot_rebuild(obj);
+    describing_.push_back(obj);
     id = describe_fresh(obj);
-    describing_.erase(obj);
-    --depth_;
+    describing_.pop_back();
   }
   memo_[obj] = id;
   return id;
@@ -273,47 +270,6 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
   return describe_instance(obj);
 }
 
-// C iterators say how to make them again.
-RecipeId RecipeBuilder::describe_iterator(PyObject* obj) {
-  static const char* const kTypes[] = {"list_iterator",
-                                       "tuple_iterator",
-                                       "range_iterator",
-                                       "list_reverseiterator",
-                                       "dict_keyiterator",
-                                       "dict_valueiterator",
-                                       "dict_itemiterator",
-                                       "set_iterator",
-                                       "str_iterator",
-                                       "str_ascii_iterator",
-                                       "bytes_iterator",
-                                       "enumerate",
-                                       "zip",
-                                       "map",
-                                       "filter",
-                                       "reversed",
-                                       "longrange_iterator",
-                                       "callable_iterator"};
-  bool known = false;
-  for (const char* name : kTypes) known |= !strcmp(Py_TYPE(obj)->tp_name, name);
-  if (!known) cannot_rebuild(obj);
-  Ref reduced = Ref::steal(PyObject_CallMethod(obj, "__reduce__", nullptr));
-  if (!reduced) {
-    PyErr_Clear();
-    cannot_rebuild(obj);
-  }
-  PyObject* tuple = sim_.keep(reduced);
-  PyObject* args = PyTuple_GET_ITEM(tuple, 1);
-  std::vector<RecipeId> ids;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
-  RecipeId id = call(PyTuple_GET_ITEM(tuple, 0), ids);
-  if (PyTuple_GET_SIZE(tuple) > 2 && PyTuple_GET_ITEM(tuple, 2) != Py_None) {
-    RecipeId with_state = capture_.recipes.reserve();
-    capture_.recipes.set(with_state, {RecipeKind::kSetState}, {id, describe_object(PyTuple_GET_ITEM(tuple, 2))});
-    id = with_state;
-  }
-  return id;
-}
-
 RecipeId RecipeBuilder::describe_instance(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   PyTypeObject* base = native_base(type);
@@ -379,129 +335,6 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
       slot_effects_.push_back({EffectKind::kSetSlot, recipe, constant(member), describe_object(sim_.keep(value)), {}});
     }
   }
-}
-
-// --- effects
-
-// A change to one of two objects that are distinct today: the capture holds only while they stay so.
-void RecipeBuilder::guard_apart(PyObject* changed) {
-  const Outside& mine = *world_.find(changed);
-  for (PyObject* other : world_.outside_in_order()) {
-    const Outside& theirs = *world_.find(other);
-    if (other != changed && theirs.kind == mine.kind && Py_TYPE(theirs.real.get()) == Py_TYPE(mine.real.get()))
-      world_.guard_same(mine.source, theirs.source, false);
-  }
-}
-
-void RecipeBuilder::add_container_effects() {
-  for (size_t at = 0; at < world_.outside_in_order().size(); ++at) {
-    PyObject* shadow = world_.outside_in_order()[at];
-    const Outside& outside = *world_.find(shadow);
-    PyObject* original = outside.original.get();
-    Effect effect{};
-    auto push_items = [&](PyObject* items) {
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
-        effect.values.push_back(describe_object(PyList_GET_ITEM(items, i)));
-    };
-    if (outside.kind == OutsideKind::kList && !original) {
-      if (PyList_GET_SIZE(shadow) == 0) continue;
-      effect.kind = EffectKind::kListExtend;
-      push_items(shadow);
-    } else if (outside.kind == OutsideKind::kList) {
-      bool same = PyList_GET_SIZE(shadow) == PyList_GET_SIZE(original);
-      for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(shadow); ++i)
-        same = PyList_GET_ITEM(shadow, i) == PyList_GET_ITEM(original, i);
-      if (same) continue;
-      effect.kind = EffectKind::kListReplace;
-      push_items(shadow);
-    } else if (outside.kind == OutsideKind::kDict) {
-      PyObject* now = sim_.keep(Ref::steal(PyDict_Items(shadow)));
-      PyObject* before = sim_.keep(Ref::steal(PyDict_Items(original)));
-      bool same = PyList_GET_SIZE(now) == PyList_GET_SIZE(before);
-      for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(now); ++i)
-        for (int part = 0; part < 2; ++part)
-          same = same &&
-                 PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part) == PyTuple_GET_ITEM(PyList_GET_ITEM(before, i), part);
-      if (same) continue;
-      effect.kind = EffectKind::kDictReplace;
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(now); ++i)
-        for (int part = 0; part < 2; ++part)
-          effect.values.push_back(describe_object(PyTuple_GET_ITEM(PyList_GET_ITEM(now, i), part)));
-    } else if (outside.kind == OutsideKind::kSet) {
-      if (same_table(shadow, original)) continue;
-      effect.kind = EffectKind::kSetReplace;
-      effect.value = describe_set(sim_.keep(copy_set(shadow)));
-    } else {
-      continue;
-    }
-    effect.target = source(outside.source);
-    guard_apart(shadow);
-    capture_.effects.push_back(std::move(effect));
-  }
-}
-
-void RecipeBuilder::add_write_effects() {
-  for (size_t i = 0; i < world_.writes().size(); ++i) {
-    const AttributeWrite& write = world_.writes()[i];
-    if (!write.object) continue;
-    PyObject* obj = write.object.get();
-    const Outside* outside = world_.find(obj);
-    Effect effect{};
-    effect.target = outside ? source(outside->source) : constant(obj);
-    if (write.value)
-      effect.value = describe_object(write.value.get());
-    else
-      effect.value = capture_.recipes.add({});
-    effect.key = constant(write.name.get());
-    if (PyCell_Check(obj))
-      effect.kind = EffectKind::kCellSet;
-    else if (PyDict_Check(obj) && !outside)
-      effect.kind = write.value ? EffectKind::kDictSet : EffectKind::kDictDelete;
-    else
-      effect.kind = write.value ? EffectKind::kSetAttr : EffectKind::kDelAttr;
-    if (outside) guard_apart(obj);
-    capture_.effects.push_back(std::move(effect));
-  }
-}
-
-// What the trace left of global state. Regions that were entered and left again leave nothing.
-void RecipeBuilder::add_state_effects() {
-  if (BreakPoint before = sim_.context_vars().first_set(); before.valid())
-    throw StopTrace{TraceStop{StopReason::kCannotRebuild, "the state of a context variable", sim_.location_text()},
-                    before};
-  auto name_of = [](PyObject* setter) {
-    Ref name = Ref::steal(PyObject_GetAttrString(setter, "__name__"));
-    return std::string(PyUnicode_AsUTF8(name.get()));
-  };
-  int nesting = 0;
-  for (const auto& [setter, args] : sim_.state_calls()) {
-    std::string name = name_of(setter.get());
-    nesting += name == "autocast_increment_nesting" ? 1 : name == "autocast_decrement_nesting" ? -1 : 0;
-  }
-  const std::pair<Ref, Ref>* last_grad_mode = nullptr;
-  for (const auto& call_made : sim_.state_calls()) {
-    std::string name = name_of(call_made.first.get());
-    if (name == "_set_grad_enabled") {
-      last_grad_mode = &call_made;
-      continue;
-    }
-    if (nesting == 0 && name.find("autocast") != std::string::npos) continue;
-    Effect effect{EffectKind::kCall, constant(call_made.first.get()), {}, {}, {}};
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(call_made.second.get()); ++i)
-      effect.values.push_back(describe_object(PyTuple_GET_ITEM(call_made.second.get(), i)));
-    capture_.effects.push_back(std::move(effect));
-  }
-  if (!last_grad_mode) return;
-  PyObject* mode = PyTuple_GET_ITEM(last_grad_mode->second.get(), 0);
-  if (mode == sim_.initial_grad_mode()) return;
-  capture_.effects.push_back({EffectKind::kCall, constant(last_grad_mode->first.get()), {}, {}, {constant(mode)}});
-}
-
-void RecipeBuilder::add_effects() {
-  add_container_effects();
-  add_write_effects();
-  add_state_effects();
-  capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
 }
 
 void RecipeBuilder::finish_graph() {

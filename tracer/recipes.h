@@ -29,6 +29,8 @@ class RecipeBuilder {
   graph::RecipeId describe_exception(PyObject* obj);
   graph::RecipeId describe_instance(PyObject* obj);
   graph::RecipeId describe_iterator(PyObject* obj);
+  std::optional<graph::RecipeId> describe_live_iterator(PyObject* obj);
+  bool has_other_keys(PyObject* container) const;
   graph::RecipeId constant(PyObject* obj);
   graph::RecipeId source(graph::SourceId id);
   graph::RecipeId call(PyObject* callable, const std::vector<graph::RecipeId>& args);
@@ -40,6 +42,7 @@ class RecipeBuilder {
   bool is_held_anyway(PyObject* obj, int depth);
   void add_unread_locals();
   void add_effects();
+  void add_dict_effects(PyObject* shadow, const Outside& outside);
   void add_container_effects();
   void add_write_effects();
   void add_state_effects();
@@ -54,9 +57,8 @@ class RecipeBuilder {
   Simulator& sim_;
   World& world_;
   graph::Capture& capture_;
-  std::unordered_set<PyObject*> describing_;
+  std::vector<PyObject*> describing_;  // from the outside in
   std::unordered_map<PyObject*, graph::RecipeId> memo_;
-  int depth_ = 0;  // of containers being described
   std::vector<PyObject*> outputs_;
   std::vector<graph::Effect> slot_effects_;
   std::vector<std::pair<size_t, uint32_t>> unread_;  // frame, slot: of a break, not live there

@@ -152,10 +152,24 @@ class Simulator {
   bool truth(SymValue& value);
   Py_ssize_t length(SymValue& value);
   SymValue get_iter(SymValue iterable);
+  SymValue native_iter(PyObject* items);
   // Empty at the end; then the value of a StopIteration that was raised is in `stop_value`.
   std::optional<SymValue> next(SymValue& iterator, SymValue* stop_value = nullptr);
-  // All items, in a list of their own.
-  std::vector<SymValue> unpack(SymValue iterable);
+  // What stands for the items of a container of the program while the trace iterates: `view` of the container,
+  // iterated, gives the same.
+  struct Snapshot {
+    PyObject* container;
+    PyObject* view;  // iter, or a method such as dict.items
+  };
+  void note_snapshot(PyObject* items, PyObject* container, PyObject* view);
+  const Snapshot* snapshot(PyObject* items) const;
+  // All items, as list() takes them: the iterable is asked how many it expects to give.
+  std::vector<SymValue> collect(SymValue iterable);
+  std::vector<SymValue> collect_starred(SymValue iterable);
+  // PEP 424: what the program's own __len__ or __length_hint__ do.
+  void ask_length_hint(SymValue iterable);
+  // As PySequence_Fast: what a slice of a list is set to, what texts are joined.
+  SymValue as_fast_sequence(SymValue items);
 
   SymValue load_global(PyObject* globals, PyObject* builtins, PyObject* name);
   // A name of a module dictionary, guarded by key; empty if there is none.
@@ -217,6 +231,8 @@ class Simulator {
   // Something from outside is about to let go of this.
   void require_survives(PyObject* replaced);
   void require_item_survives(PyObject* container, PyObject* key);
+  void require_items_survive(PyObject* container);
+  SymValue call_container_method(PyObject* method, PyObject* args, PyObject* keywords);
   // Closes the generators that nothing refers to any more, as their deallocation would.
   void close_dropped_generators();
   // Lets go of what C code made and nothing else refers to: an iterator may be what holds a generator. True: of some.
@@ -262,6 +278,7 @@ class Simulator {
   };
   std::unordered_map<PyObject*, NativeOrigin> native_origins_;  // holds the objects, so that no other has the address
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
+  std::unordered_map<PyObject*, Snapshot> snapshots_;
   Ref initial_grad_mode_;
   std::vector<Ref> proxies_;
   std::unordered_set<PyObject*> keys_;      // objects of the program that were keys of a dictionary or in a set
@@ -277,6 +294,14 @@ struct ReachedBreakPoint {};
 
 using OpHandler = void (*)(Simulator&, SimFrame&, const Instruction&);
 OpHandler op_handler(bytecode::SimOp op);
+
+PyObject* builtin(const char* name);
+
+// Stops where C code is handed an instance of a subclass of a builtin data type: it reads what no guard looks at.
+void require_no_hidden_data(Simulator& sim, PyObject* obj);
+
+// Everything else may come to run Python code, or is None.
+bool is_c_method(PyObject* method);
 
 // An interned string that lives as long as the process.
 PyObject* interned(const char* text);

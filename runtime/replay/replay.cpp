@@ -55,6 +55,15 @@ PyObject* Replay::make(RecipeId id) {
   return values_[id.index()];
 }
 
+static Ref advance(Ref iterator, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    Ref item = Ref::steal(Py_TYPE(iterator.get())->tp_iternext(iterator.get()));
+    if (!item && PyErr_Occurred()) return nullptr;
+    FJ_CHECK(item, "an iterator ended at {} of {} items", i, count);
+  }
+  return iterator;
+}
+
 Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
   Ref shell;
   switch (recipe.kind) {
@@ -94,6 +103,9 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
       Ref done = Ref::steal(PyObject_CallMethod(part(recipe, 0), "__setstate__", "O", part(recipe, 1)));
       return done ? Ref::borrow(part(recipe, 0)) : nullptr;
     }
+    case RecipeKind::kAdvance:
+      if (!make_parts(recipe, 0, 1) || !fill_pending()) return nullptr;
+      return advance(Ref::borrow(part(recipe, 0)), recipe.index);
     case RecipeKind::kList:
       shell = Ref::steal(PyList_New(0));
       break;

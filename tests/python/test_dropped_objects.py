@@ -280,14 +280,39 @@ def test_objects_with_del_that_die_with_their_list():
     check(f, graphs=None, breaks=at_least(1))
 
 
-@pytest.mark.parametrize("drop", ["table['a'] = None", "del table['a']", "owner.part = None", "del owner.part"])
+DROPS = [
+    "table['a'] = None",
+    "del table['a']",
+    "table.clear()",
+    "table.pop('a')",
+    "table.popitem()",
+    "table.update(a=1)",
+    "gone = table.pop('a'); y = y + 1; gone = None",
+    "owner.part = None",
+    "del owner.part",
+    "items.clear()",
+    "items.pop()",
+    "items.pop(0)",
+    "items.remove(items[0])",
+    "del items[:]",
+    "items[:] = []",
+    "items *= 0",
+    "members.clear()",
+    "members.pop()",
+    "members.discard(next(iter(members)))",
+    "members &= set()",
+    "members.intersection_update(())",
+]
+
+
+@pytest.mark.parametrize("drop", DROPS)
 def test_object_with_del_that_a_container_lets_go_of(drop):
     def make():
         owner = Noted()
         owner.part = Counted()
-        return (x3(), {"a": Counted()}, owner), {}
+        return (x3(), {"a": Counted()}, owner, [Counted()], {Counted()}), {}
 
-    source = f"def f(x, table, owner):\n    y = x.sin()\n    {drop}\n    return y, Counted.alive\n"
+    source = f"def f(x, table, owner, items, members):\n    y = x.sin()\n    {drop}\n    return y, Counted.alive\n"
     namespace = {"Counted": Counted}
     exec(source, namespace)
     assert_same_as_eager(namespace["f"], make=make, graphs=None, breaks=at_least(1))

@@ -11,10 +11,10 @@ import types
 import pytest
 import torch
 import torch.nn.functional as F
-from support import counts
 from torch import nn
 
 import framejit
+from support import counts
 
 linear = nn.Linear(4, 4)
 norm = nn.LayerNorm(4)

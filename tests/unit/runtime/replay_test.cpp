@@ -140,6 +140,14 @@ TEST_F(ReplayTest, CallsConstructorsAndSetsStates) {
   EXPECT_TRUE(holds("next(r) == 2"));
 }
 
+TEST_F(ReplayTest, AdvancesAnIteratorThatStillNoticesChanges) {
+  exec("d = {'a': 1, 'b': 2, 'c': 3}");
+  RecipeId iterator = make(RecipeKind::kCall, {constant("iter"), constant("d")});
+  replay(make(RecipeKind::kAdvance, {iterator}, nullptr, 1));
+  exec("seen = [next(r)]; d['z'] = 1\ntry: next(r)\nexcept RuntimeError: seen.append('changed')");
+  EXPECT_TRUE(holds("seen == ['b', 'changed']"));
+}
+
 TEST_F(ReplayTest, AppliesEffectsInOrder) {
   exec(
       "class C: pass\nc = C(); d = {'a': 1, 'b': 2}; l = [1, 2]; s = {1}\nimport collections\nq = "

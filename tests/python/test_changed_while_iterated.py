@@ -1,0 +1,232 @@
+"""Containers that change while something goes over them: the iterator notices, before and after a break."""
+
+from collections import OrderedDict, defaultdict, deque
+
+import pytest
+import torch
+
+import framejit
+from support.same_as_eager import assert_same_as_eager
+
+
+class OwnDict(dict):
+    pass
+
+
+class OwnOrderedDict(OrderedDict):
+    pass
+
+
+class OwnList(list):
+    pass
+
+
+def make_defaultdict(items):
+    return defaultdict(int, items)
+
+
+def pairs():
+    return [("a", 1), ("b", 2), ("c", 3)]
+
+
+def nothing():
+    pass
+
+
+def add_key(d, pause):
+    seen = []
+    for key in d:
+        seen.append(key)
+        pause()
+        d["new", len(seen)] = 1
+        if len(seen) > 5:
+            break
+    return seen
+
+
+def add_key_while_enumerated(d, pause):
+    seen = []
+    for i, key in enumerate(d):
+        seen.append(key)
+        pause()
+        if i < 5:
+            d["new", i] = 1
+    return seen
+
+
+def add_key_while_zipped(d, pause):
+    seen = []
+    for key, i in zip(d, range(4)):
+        seen.append(key)
+        pause()
+        d["new", i] = 1
+    return seen
+
+
+def add_key_while_items(d, pause):
+    seen = []
+    for item in d.items():
+        seen.append(item)
+        pause()
+        d["new", len(seen)] = 1
+        if len(seen) > 5:
+            break
+    return seen
+
+
+def change_values(d, pause):
+    seen = []
+    for key, value in d.items():
+        d[key] = value * 2
+        pause()
+        d["c"] = 9
+        seen.append((key, value))
+    return seen
+
+
+def remove_while_values(d, pause):
+    seen = []
+    for value in d.values():
+        seen.append(value)
+        pause()
+        d.pop("c", 0)
+    return seen
+
+
+def swap_keys(d, pause):
+    seen = []
+    for i, key in enumerate(d):
+        seen.append(key)
+        del d[key]
+        pause()
+        d["new", i] = 1
+        if len(seen) > 5:
+            break
+    return seen
+
+
+def change_before_the_loop(d, pause):
+    d["first"] = 0
+    seen = []
+    for key in d:
+        pause()
+        seen.append(key)
+    return seen
+
+
+def nothing_changes(d, pause):
+    seen = []
+    for key, value in d.items():
+        pause()
+        seen.append((key, value))
+    return seen, list(d), list(d.values()), d.copy()
+
+
+def clear(d, pause):
+    seen = []
+    for key in d:
+        seen.append(key)
+        pause()
+        d.clear()
+    return seen
+
+
+def view_made_before(d, pause):
+    keys, items = d.keys(), d.items()
+    pause()
+    d["new"] = 1
+    return list(keys), list(items)
+
+
+def reverse(d, pause):
+    seen = []
+    for key in list(reversed(list(d))):
+        pause()
+        seen.append(key)
+    return seen
+
+
+def append(items, pause):
+    seen = []
+    for i, item in enumerate(items):
+        seen.append(item)
+        pause()
+        if len(items) < 7:
+            items.append(i)
+    return seen
+
+
+def remove(items, pause):
+    seen = []
+    for item in items:
+        seen.append(item)
+        pause()
+        items.remove(item)
+    return seen
+
+
+def add_member(members, pause):
+    seen = []
+    for member in members:
+        seen.append(member)
+        pause()
+        members.add(len(members) + 10)
+        if len(seen) > 5:
+            break
+    return seen
+
+
+def only_go_over(items, pause):
+    seen = []
+    for item in items:
+        pause()
+        seen.append(item)
+    return seen
+
+
+OF_DICTS = [
+    add_key,
+    add_key_while_enumerated,
+    add_key_while_zipped,
+    add_key_while_items,
+    change_values,
+    remove_while_values,
+    swap_keys,
+    change_before_the_loop,
+    nothing_changes,
+    clear,
+    view_made_before,
+    reverse,
+]
+CASES = [
+    *[(kind, loop) for kind in (dict, OwnDict, OrderedDict, OwnOrderedDict, make_defaultdict) for loop in OF_DICTS],
+    *[(kind, loop) for kind in (list, OwnList) for loop in (append, remove, only_go_over)],
+    *[(set, loop) for loop in (add_member, remove, only_go_over)],
+    *[(deque, loop) for loop in (append, only_go_over)],
+]
+
+
+@pytest.mark.parametrize("pause", [nothing, framejit.graph_break], ids=["whole", "broken"])
+@pytest.mark.parametrize("outside", [False, True], ids=["made inside", "made outside"])
+@pytest.mark.parametrize("kind, loop", CASES)
+def test_loop(kind, loop, outside, pause):
+    items = pairs() if loop in OF_DICTS else [1, 2, 3]
+
+    def attempt(x, container):
+        y = x.sin()
+        try:
+            return y, loop(container, pause), container
+        except RuntimeError as error:
+            return y, str(error), container
+
+    def f(x):
+        return attempt(x, kind(items))
+
+    def make():
+        return (torch.ones(3), kind(items)), {}
+
+    counts = {"graphs": None, "breaks": None, "cold_runs": 2, "fallbacks": None}
+    if outside:
+        assert_same_as_eager(attempt, make=make, **counts)
+    else:
+        assert_same_as_eager(f, torch.ones(3), **counts)

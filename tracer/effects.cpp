@@ -1,0 +1,150 @@
+// What a segment leaves changed: containers, attributes, global state.
+#include "tracer/recipes.h"
+#include "tracer/set_table.h"
+
+namespace framejit {
+
+using graph::Effect;
+using graph::EffectKind;
+using graph::RecipeId;
+
+// A change to one of two objects that are distinct today: the capture holds only while they stay so.
+void RecipeBuilder::guard_apart(PyObject* changed) {
+  const Outside& mine = *world_.find(changed);
+  for (PyObject* other : world_.outside_in_order()) {
+    const Outside& theirs = *world_.find(other);
+    if (other != changed && theirs.kind == mine.kind && Py_TYPE(theirs.real.get()) == Py_TYPE(mine.real.get()))
+      world_.guard_same(mine.source, theirs.source, false);
+  }
+}
+
+// Key by key: what stays stays in its place, for the iterators that the program has over the dictionary.
+void RecipeBuilder::add_dict_effects(PyObject* shadow, const Outside& outside) {
+  PyObject* original = outside.original.get();
+  PyObject* now = sim_.keep(Ref::steal(PyDict_Items(shadow)));
+  const size_t first_effect = capture_.effects.size();
+  auto add = [&](EffectKind kind, PyObject* key, PyObject* value) {
+    Effect effect{kind, source(outside.source), key ? describe_object(key) : RecipeId(), {}, {}};
+    if (value) effect.value = describe_object(value);
+    capture_.effects.push_back(std::move(effect));
+  };
+  PyObject *key, *value;
+  Py_ssize_t kept = 0;
+  if (PyList_GET_SIZE(now) == 0 && PyDict_GET_SIZE(original) > 0) add(EffectKind::kDictReplace, nullptr, nullptr);
+  for (Py_ssize_t pos = 0; PyList_GET_SIZE(now) > 0 && PyDict_Next(original, &pos, &key, &value);) {
+    const bool stays = kept < PyList_GET_SIZE(now) && PyTuple_GET_ITEM(PyList_GET_ITEM(now, kept), 0) == key;
+    if (stays)
+      ++kept;
+    else
+      add(EffectKind::kDictDelete, key, nullptr);
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(now); ++i) {
+    PyObject* pair = PyList_GET_ITEM(now, i);
+    if (i >= kept || PyTuple_GET_ITEM(pair, 1) != PyDict_GetItem(original, PyTuple_GET_ITEM(pair, 0)))
+      add(EffectKind::kDictSet, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+  }
+  if (capture_.effects.size() > first_effect) guard_apart(shadow);
+}
+
+void RecipeBuilder::add_container_effects() {
+  for (size_t at = 0; at < world_.outside_in_order().size(); ++at) {
+    PyObject* shadow = world_.outside_in_order()[at];
+    const Outside& outside = *world_.find(shadow);
+    PyObject* original = outside.original.get();
+    Effect effect{};
+    auto push_items = [&](PyObject* items) {
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
+        effect.values.push_back(describe_object(PyList_GET_ITEM(items, i)));
+    };
+    if (outside.kind == OutsideKind::kList && !original) {
+      if (PyList_GET_SIZE(shadow) == 0) continue;
+      effect.kind = EffectKind::kListExtend;
+      push_items(shadow);
+    } else if (outside.kind == OutsideKind::kList) {
+      bool same = PyList_GET_SIZE(shadow) == PyList_GET_SIZE(original);
+      for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(shadow); ++i)
+        same = PyList_GET_ITEM(shadow, i) == PyList_GET_ITEM(original, i);
+      if (same) continue;
+      effect.kind = EffectKind::kListReplace;
+      push_items(shadow);
+    } else if (outside.kind == OutsideKind::kDict) {
+      add_dict_effects(shadow, outside);
+      continue;
+    } else if (outside.kind == OutsideKind::kSet) {
+      if (same_table(shadow, original)) continue;
+      effect.kind = EffectKind::kSetReplace;
+      effect.value = describe_set(sim_.keep(copy_set(shadow)));
+    } else {
+      continue;
+    }
+    effect.target = source(outside.source);
+    guard_apart(shadow);
+    capture_.effects.push_back(std::move(effect));
+  }
+}
+
+void RecipeBuilder::add_write_effects() {
+  for (size_t i = 0; i < world_.writes().size(); ++i) {
+    const AttributeWrite& write = world_.writes()[i];
+    if (!write.object) continue;
+    PyObject* obj = write.object.get();
+    const Outside* outside = world_.find(obj);
+    Effect effect{};
+    effect.target = outside ? source(outside->source) : constant(obj);
+    if (write.value)
+      effect.value = describe_object(write.value.get());
+    else
+      effect.value = capture_.recipes.add({});
+    effect.key = constant(write.name.get());
+    if (PyCell_Check(obj))
+      effect.kind = EffectKind::kCellSet;
+    else if (PyDict_Check(obj) && !outside)
+      effect.kind = write.value ? EffectKind::kDictSet : EffectKind::kDictDelete;
+    else
+      effect.kind = write.value ? EffectKind::kSetAttr : EffectKind::kDelAttr;
+    if (outside) guard_apart(obj);
+    capture_.effects.push_back(std::move(effect));
+  }
+}
+
+// What the trace left of global state. Regions that were entered and left again leave nothing.
+void RecipeBuilder::add_state_effects() {
+  if (BreakPoint before = sim_.context_vars().first_set(); before.valid())
+    throw StopTrace{TraceStop{StopReason::kCannotRebuild, "the state of a context variable", sim_.location_text()},
+                    before};
+  auto name_of = [](PyObject* setter) {
+    Ref name = Ref::steal(PyObject_GetAttrString(setter, "__name__"));
+    return std::string(PyUnicode_AsUTF8(name.get()));
+  };
+  int nesting = 0;
+  for (const auto& [setter, args] : sim_.state_calls()) {
+    std::string name = name_of(setter.get());
+    nesting += name == "autocast_increment_nesting" ? 1 : name == "autocast_decrement_nesting" ? -1 : 0;
+  }
+  const std::pair<Ref, Ref>* last_grad_mode = nullptr;
+  for (const auto& call_made : sim_.state_calls()) {
+    std::string name = name_of(call_made.first.get());
+    if (name == "_set_grad_enabled") {
+      last_grad_mode = &call_made;
+      continue;
+    }
+    if (nesting == 0 && name.find("autocast") != std::string::npos) continue;
+    Effect effect{EffectKind::kCall, constant(call_made.first.get()), {}, {}, {}};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(call_made.second.get()); ++i)
+      effect.values.push_back(describe_object(PyTuple_GET_ITEM(call_made.second.get(), i)));
+    capture_.effects.push_back(std::move(effect));
+  }
+  if (!last_grad_mode) return;
+  PyObject* mode = PyTuple_GET_ITEM(last_grad_mode->second.get(), 0);
+  if (mode == sim_.initial_grad_mode()) return;
+  capture_.effects.push_back({EffectKind::kCall, constant(last_grad_mode->first.get()), {}, {}, {constant(mode)}});
+}
+
+void RecipeBuilder::add_effects() {
+  add_container_effects();
+  add_write_effects();
+  add_state_effects();
+  capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
+}
+
+}  // namespace framejit

@@ -1,0 +1,86 @@
+// Dictionaries of the program that are of a subclass: read item by item, or as a copy.
+#include "tracer/callables.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+using graph::GuardKind;
+using graph::SourceKind;
+
+Ref Simulator::snapshot_dict(const SymValue& mapping) {
+  Ref copy = check(PyDict_New());
+  SymValue keys = get_iter(mapping);
+  while (auto key = next(keys)) {
+    SymValue value = get_item(mapping, *key);
+    check_status(PyDict_SetItem(copy.get(), key->get(), realise(value)));
+  }
+  return copy;
+}
+
+SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
+  static const char* const kReaders[] = {"get", "keys", "values", "items", "copy", "__iter__"};
+  SymValue self = args.positional[0];
+  const char* name = PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(key)->d_name);
+  if (!PyDict_Check(self.get())) stop(StopReason::kUnsupportedValue, qualified_name(key));
+  const Outside* outside = world_.find(self.get());
+  auto item = [&]() -> std::optional<SymValue> {
+    PyObject* at = realise(args.positional.at(1));
+    if (!is_plain_data(at) && !is_identity_constant(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
+    PyObject* value = PyDict_GetItemWithError(self.get(), at);
+    if (!value && PyErr_Occurred()) raise();
+    if (value)
+      return world_.wrap(value, world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(at)));
+    world_.guard(GuardKind::kHasNoKey, outside->source, at);
+    return std::nullopt;
+  };
+  if (!strcmp(name, "__getitem__")) {
+    if (auto found = item()) return *found;
+    PyErr_SetObject(PyExc_KeyError, args.positional[1].get());
+    raise();
+  }
+  if (!strcmp(name, "__contains__")) return SymValue::borrow(item() ? Py_True : Py_False);
+  if (!strcmp(name, "__len__")) {
+    world_.guard(GuardKind::kLength, outside->source, nullptr, PyDict_GET_SIZE(self.get()));
+    return SymValue(check(PyLong_FromSsize_t(PyDict_GET_SIZE(self.get()))));
+  }
+  if (!strcmp(name, "get")) {
+    if (auto found = item()) return *found;
+    return args.positional.size() > 2 ? args.positional[2] : SymValue::borrow(Py_None);
+  }
+  for (const char* reader : kReaders) {
+    if (strcmp(name, reader) || args.positional.size() != 1 || args.has_keywords()) continue;
+    Ref copy = snapshot_dict_items(self.get());
+    if (PyDescr_TYPE(key) == &PyODict_Type)
+      copy = check(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyODict_Type), copy.get(), nullptr));
+    if (!strcmp(name, "copy")) {
+      if (PyDescr_TYPE(key) == &PyODict_Type && Py_TYPE(self.get()) != &PyODict_Type) break;
+      return SymValue(std::move(copy));
+    }
+    note_snapshot(copy.get(), self.get(), key);
+    Ref method = check(PyObject_GetAttrString(copy.get(), name));
+    SymValue view = from_real(check(PyObject_CallObject(method.get(), nullptr)));
+    note_native_origin(view.get());
+    return view;
+  }
+  stop(StopReason::kUnsupportedValue, fmt::format("'{}' of a dict subclass of the program", name));
+}
+
+// As snapshot_dict, but by C's own look-up and iteration: for the methods of dict itself.
+Ref Simulator::snapshot_dict_items(PyObject* mapping) {
+  const Outside* outside = world_.find(mapping);
+  Ref keys = check(PyDict_Keys(mapping));
+  Ref key_tuple = check(PySequence_Tuple(keys.get()));
+  Ref copy = check(PyDict_New());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key_tuple.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(key_tuple.get(), i);
+    if (!is_plain_data(key) && !is_identity_constant(key)) stop(StopReason::kUnsupportedValue, "a key of a dict");
+    SymValue value =
+        world_.wrap(PyDict_GetItemWithError(mapping, key),
+                    world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(key)));
+    check_status(PyDict_SetItem(copy.get(), key, realise(value)));
+  }
+  world_.guard(GuardKind::kDictKeys, outside->source, key_tuple.get());
+  return copy;
+}
+
+}  // namespace framejit
