@@ -182,9 +182,10 @@ class Compared:
     __hash__ = None
 
 
-def test_who_is_asked_in_a_search():
+@pytest.mark.parametrize("kind", [Sequence, Generating, Iterating])
+def test_who_is_asked_in_a_search(kind):
     def f(x):
-        items = Sequence(Compared("first"), Compared("second"))
+        items = kind(Compared("first"), Compared("second"))
         y = x.sin()
         return y, Compared("needle") in items
 
