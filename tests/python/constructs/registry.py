@@ -21,7 +21,7 @@ import torch
 
 import framejit
 from support import counts
-from support.same_as_eager import Case, assert_same_as_eager
+from support.same_as_eager import Case, assert_same_as_eager, fresh_copies
 from support.source import define_function
 
 ALL = []  # in the order of the table
@@ -129,9 +129,13 @@ def errors_into(found):
 
 
 def calls_that_capture(case, found):
-    """The number of the last of four calls that captured, the cold one included."""
+    """The number of the last of four calls that captured, the cold one included. Each is of tensors of its own."""
     last = 1
+    kept = []  # so that no tensor has the address of an earlier one
     for call in range(2, CALLS + 1):
+        if not case.make:
+            kept.append(case.args)
+            case.args, case.kwargs = fresh_copies(case.args, case.kwargs)
         with counts.counting() as counted, errors_into(found):
             case.run(f"call {call}")
         if counted.captures:
