@@ -171,7 +171,8 @@ bool Simulator::contains(SymValue container, SymValue item) {
 SymValue Simulator::native_iter(PyObject* items) {
   SymValue iterator(check(PyObject_GetIter(items)));
   // Others can always be rebuilt; a generator is closed when nothing else holds it.
-  if (PyDict_Check(items) || PyAnySet_Check(items) || snapshot(items)) note_native_origin(iterator.get());
+  const bool is_view = PyDictViewSet_Check(items) || PyDictValues_Check(items);
+  if (is_view || PyDict_Check(items) || PyAnySet_Check(items) || snapshot(items)) note_native_origin(iterator.get());
   return iterator;
 }
 
@@ -197,8 +198,9 @@ SymValue Simulator::get_iter(SymValue iterable) {
         plain_key(*this, key);
       }
       world_.guard(GuardKind::kDictKeys, outside->source, keys.get());
-      note_snapshot(keys.get(), obj, builtin("iter"));
-      return native_iter(keys.get());
+      Ref items = check(PySequence_List(keys.get()));  // one of its own: all empty tuples are one
+      note_snapshot(items.get(), obj, builtin("iter"));
+      return native_iter(items.get());
     }
     if (PyTuple_Check(obj) || PyList_Check(obj)) {
       Ref items = check(PyList_New(0));

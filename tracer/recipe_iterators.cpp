@@ -8,11 +8,12 @@ using graph::RecipeKind;
 
 namespace {
 
-// What an iterator of C goes over: the first container that it refers to.
+// What an iterator of C goes over: the first container that it refers to. Not a tuple: one over a dictionary's items
+// keeps a tuple, to be used again, and an ended one refers to nothing else.
 PyObject* iterated(PyObject* iterator) {
   PyObject* container = nullptr;
   auto visit = [](PyObject* obj, void* found) {
-    const bool is_container = PyDict_Check(obj) || PyAnySet_Check(obj) || PyList_Check(obj) || PyTuple_Check(obj);
+    const bool is_container = PyDict_Check(obj) || PyAnySet_Check(obj) || PyList_Check(obj);
     if (is_container) *static_cast<PyObject**>(found) = obj;
     return static_cast<int>(is_container);
   };
@@ -99,7 +100,8 @@ RecipeId RecipeBuilder::describe_iterator(PyObject* obj) {
   bool known = false;
   for (const char* name : kTypes) known |= !strcmp(Py_TYPE(obj)->tp_name, name);
   if (auto live = describe_live_iterator(obj)) return *live;
-  if (!known) cannot_rebuild(obj);
+  const bool has_ended = !strcmp(Py_TYPE(obj)->tp_name, "odict_iterator") && !iterated(obj);
+  if (!known && !has_ended) cannot_rebuild(obj);
   Ref reduced = Ref::steal(PyObject_CallMethod(obj, "__reduce__", nullptr));
   if (!reduced) {
     PyErr_Clear();

@@ -184,6 +184,15 @@ def only_go_over(items, pause):
     return seen
 
 
+def ask_after_the_end(items, pause):
+    iterators = [iter(items)]
+    if isinstance(items, dict):
+        iterators += [iter(items.items()), iter(items.values())]
+    seen = [list(iterator) for iterator in iterators]
+    pause()
+    return seen, [next(iterator, "none") for iterator in iterators]
+
+
 OF_DICTS = [
     add_key,
     add_key_while_enumerated,
@@ -197,12 +206,13 @@ OF_DICTS = [
     clear,
     view_made_before,
     reverse,
+    ask_after_the_end,
 ]
 CASES = [
     *[(kind, loop) for kind in (dict, OwnDict, OrderedDict, OwnOrderedDict, make_defaultdict) for loop in OF_DICTS],
-    *[(kind, loop) for kind in (list, OwnList) for loop in (append, remove, only_go_over)],
-    *[(set, loop) for loop in (add_member, remove, only_go_over)],
-    *[(deque, loop) for loop in (append, only_go_over)],
+    *[(kind, loop) for kind in (list, OwnList) for loop in (append, remove, only_go_over, ask_after_the_end)],
+    *[(set, loop) for loop in (add_member, remove, only_go_over, ask_after_the_end)],
+    *[(deque, loop) for loop in (append, only_go_over, ask_after_the_end)],
 ]
 
 
