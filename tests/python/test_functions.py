@@ -8,6 +8,7 @@ import operator
 import pytest
 import torch
 
+import framejit
 from support.same_as_eager import assert_same_as_eager
 from support.source import define_function
 
@@ -409,3 +410,40 @@ def test_function_that_returns_nothing():
         x + 1
 
     check(f, graphs=None)
+
+
+OF_A_SIGNATURE = {
+    "__defaults__": (3.0,),
+    "__kwdefaults__": {"shift": 4},
+    "__annotations__": {"value": "torch.Tensor"},
+    "__text_signature__": "(a, b)",
+    "__signature__": inspect.Signature(),
+    "__wrapped__": check,
+    "__code__": (lambda one, two=1, *, shift=2: one).__code__,
+}
+
+
+@pytest.mark.parametrize("attribute", OF_A_SIGNATURE)
+@pytest.mark.parametrize("when", ["before the call", "in the trace"])
+def test_signature_is_what_the_function_says_now(attribute, when):
+    def layer(value, scale=2.0, *, shift: int = 0):
+        return value * scale + shift
+
+    def change():
+        setattr(layer, attribute, OF_A_SIGNATURE[attribute])
+
+    def f(x, now):
+        y = x.sin()
+        if now:
+            change()
+        return y, str(inspect.signature(layer))
+
+    compiled = framejit.to_static(f)
+    x = torch.ones(3)
+    first = [compiled(x, False)[1] for _ in range(2)]
+    assert first == ["(value, scale=2.0, *, shift: int = 0)"] * 2
+    if when == "before the call":
+        change()
+    changed = compiled(x, when == "in the trace")[1]
+    change()
+    assert changed == f(x, False)[1] != first[0]
