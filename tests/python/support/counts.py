@@ -6,6 +6,7 @@ expected count is an exact int, `at_least(n)`, `at_most(n)`, or None for "not as
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import metadata
@@ -64,14 +65,21 @@ class at_most:
 
 
 class counting:
-    """Context manager; after the block, `.captures`, `.graphs`, ... are what the block added to the totals."""
+    """Context manager; after the block, `.captures`, `.graphs`, ... are what the block added to the totals.
+
+    The collector waits: it calls functions of others (gc.callbacks), which would be captured and counted too.
+    """
 
     def __enter__(self):
+        self._collects = gc.isenabled()
+        gc.disable()
         self._before = framejit.stats()
         return self
 
     def __exit__(self, *unused):
         after = framejit.stats()
+        if self._collects:
+            gc.enable()
         self.break_reasons = {
             reason: count - self._before["break_reasons"].get(reason, 0)
             for reason, count in after["break_reasons"].items()
