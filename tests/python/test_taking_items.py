@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import math
+import operator
 
 import pytest
 import torch
@@ -319,3 +321,55 @@ def test_mapping_of_the_program_is_read_by_its_keys():
         return x + 1, arguments(**mapping), {**mapping, "c": 1}, dict(mapping)
 
     assert_same_as_eager(f, torch.ones(3))
+
+
+class Answering:
+    """It can be iterated over, and says what operators give."""
+
+    def __init__(self, *items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def __eq__(self, other):
+        return isinstance(other, Answering) and self.items == other.items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __float__(self):
+        return 4.0
+
+    def __index__(self):
+        return 3
+
+
+OF_ONE = {
+    "eq": lambda a: operator.eq(a, Answering(1, 2)),
+    "ne": lambda a: operator.ne(a, Answering(1, 2)),
+    "is_": lambda a: operator.is_(a, a),
+    "is_not": lambda a: operator.is_not(a, a),
+    "truth": lambda a: operator.truth(Answering()),
+    "not_": lambda a: operator.not_(Answering()),
+    "index": operator.index,
+    "contains": lambda a: operator.contains(a, 2),
+    "countOf": lambda a: operator.countOf(a, 2),
+    "indexOf": lambda a: operator.indexOf(a, 2),
+    "length_hint": operator.length_hint,
+    "sqrt": math.sqrt,
+    "gcd": lambda a: math.gcd(a, 9),
+    "fsum": math.fsum,
+    "prod": math.prod,
+}
+
+
+@pytest.mark.parametrize("function", OF_ONE)
+def test_functions_are_given_the_object_itself(function):
+    ask = OF_ONE[function]
+
+    def f(x):
+        y = x.sin()
+        return y, ask(Answering(1, 2))
+
+    assert_same_as_eager(f, torch.ones(3), graphs=1, breaks=None, cold_runs=2)
