@@ -445,14 +445,10 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   PyObject* owner = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   bool of_data_type = owner && PyType_Check(owner) && is_builtin_data_type(reinterpret_cast<PyTypeObject*>(owner));
   if (of_data_type || module_is(callable, "math") || module_is(callable, "_operator")) {
-    // Functions of _operator take any object as it is.
-    const bool iterates = of_data_type || one_of(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name,
-                                                 {"fsum", "prod", "sumprod", "dist"});
-    for (SymValue& value : args.positional)
-      if (iterates)
-        value = as_c_iterable(std::move(value));
-      else
-        realise(value);
+    for (SymValue& value : args.positional) {
+      realise(value);
+      if (of_data_type) value = as_c_iterable(std::move(value));
+    }
     require_plain(args, callable);
     return call_real(callable, args);
   }
