@@ -13,7 +13,27 @@ Engine& engine() {
   return *instance;
 }
 
+namespace {
+
+PyObject* run_eagerly_from_now(PyObject*, PyObject*) {
+  engine().enabled = false;
+  Py_RETURN_NONE;
+}
+
+// Finalizers still run when the interpreter has no modules any more: nothing can be captured there.
+void stop_at_exit() {
+  static PyMethodDef method = {"run_eagerly_from_now", run_eagerly_from_now, METH_NOARGS, nullptr};
+  Ref callback = Ref::steal(PyCFunction_New(&method, nullptr));
+  Ref atexit = Ref::steal(PyImport_ImportModule("atexit"));
+  FJ_CHECK(callback && atexit, "cannot watch for the end of the interpreter");
+  Ref done = Ref::steal(PyObject_CallMethod(atexit.get(), "register", "O", callback.get()));
+  FJ_CHECK(static_cast<bool>(done), "cannot watch for the end of the interpreter");
+}
+
+}  // namespace
+
 void Engine::start(TensorRuntime* tensors) {
+  stop_at_exit();
   tensors_ = tensors;
   tensor_guards_ = tensors->guards();
 }

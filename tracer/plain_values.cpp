@@ -87,7 +87,7 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' with special methods in Python is handed to C code", Py_TYPE(obj)->tp_name));
   require_no_hidden_data(sim, obj);
-  if (sim.is_outside_opaque(obj) && native_new(Py_TYPE(obj)) != PyBaseObject_Type.tp_new && !PyMethod_Check(obj))
+  if (sim.is_outside_opaque(obj) && native_base(Py_TYPE(obj)) != &PyBaseObject_Type && !PyMethod_Check(obj))
     sim.stop(StopReason::kUnsupportedValue,
              fmt::format("a '{}' of the program is handed to C code", Py_TYPE(obj)->tp_name));
   if (depth > 6) return;

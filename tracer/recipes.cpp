@@ -2,6 +2,7 @@
 
 #include "tracer/callables.h"
 #include "tracer/library.h"
+#include "tracer/own_frame.h"
 #include "tracer/proxies.h"
 #include "tracer/set_table.h"
 #include "tracer/type_slots.h"
@@ -18,16 +19,6 @@ namespace {
 bool is_struct_sequence(PyTypeObject* type) {
   return PyType_IsSubtype(type, &PyTuple_Type) &&
          PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "n_sequence_fields");
-}
-
-// Code that looks at its own frame sees every local; super() without arguments looks at the first.
-bool looks_at_frame(const bytecode::DecodedCode& code) {
-  static const char* const kNames[] = {"locals",     "vars",      "eval",         "exec", "dir",
-                                       "breakpoint", "_getframe", "currentframe", "super"};
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.names.get()); ++i)
-    for (const char* name : kNames)
-      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code.names.get(), i), name) == 0) return true;
-  return false;
 }
 
 }  // namespace
@@ -359,7 +350,7 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
   exit.function = index > 0 ? describe_object(frame.function.get()) : capture_.recipes.add({});
   exit.instruction = frame.pc.value;
   exit.pending = index + 1 < sim_.frames().size();
-  bool all = looks_at_frame(code);
+  bool all = sees_locals(code);
   const bytecode::SlotSet& live = code.live_locals(frame.pc);
   for (uint32_t i = 0; i < frame.slots.size(); ++i) {
     if (!frame.raw.empty() && frame.raw[i]) continue;  // untouched: it is still in the real frame

@@ -6,6 +6,7 @@
 #include "eval_frame/hook.h"
 #include "runtime/call/static_function.h"
 #include "runtime/report/log.h"
+#include "tracer/own_frame.h"
 
 namespace framejit::runtime {
 namespace {
@@ -51,6 +52,12 @@ class Attempt {
       : scope_(scope), cache_(cache), segment_(segment), start_(start) {}
 
   CaptureOutcome run() {
+    if (start_.at.index() != cache_.layout().body_start().index() && asks_for_frame(*start_.code)) {
+      outcome_.stop = {StopReason::kOwnFrame, "the code names sys._getframe or inspect.currentframe",
+                       fmt::format("{}:{}", PyUnicode_AsUTF8(start_.code->filename.get()),
+                                   start_.code->at(start_.at).position.line)};
+      return give_up();
+    }
     auto captured = capture_segment(start_, services_for(pool_));
     if (!captured.ok()) {
       outcome_.stop = captured.take_error();

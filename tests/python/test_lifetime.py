@@ -2,6 +2,8 @@
 
 import gc
 import re
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -350,3 +352,27 @@ def test_full_graph_goes_on_to_raise():
     for _ in range(70):
         with pytest.raises(framejit.GraphBreakError):
             compiled(x3())
+
+
+LAST_WORDS = """
+import codecs, os, sys
+import framejit_bytecode._core
+framejit_bytecode._core.capture_everything()
+
+def words(kept=(b"last ", b"words")):
+    return kept[0] + kept[1]
+
+class Searcher:
+    def __del__(self, words=words, write=os.write):
+        write(1, words())
+
+    def search(self, name):
+        return None
+
+codecs.register(Searcher().search)
+"""
+
+
+def test_finalizer_runs_when_the_interpreter_has_no_modules_any_more():
+    done = subprocess.run([sys.executable, "-c", LAST_WORDS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert (done.returncode, done.stdout) == (0, b"last words")

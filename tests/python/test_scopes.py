@@ -1,11 +1,14 @@
 """Globals, cells, class bodies and names: read, written, deleted, imported inside captured code."""
 
 import builtins
+import inspect
 import math
 import sys
 
+import pytest
 import torch
 
+import framejit
 from support.same_as_eager import assert_same_as_eager
 from support.source import define
 
@@ -283,3 +286,25 @@ def test_name_of_module_and_function():
 
 def test_debug_constant():
     check(lambda x: x + 1 if __debug__ else x)
+
+
+def own_frame(x):
+    before = x.sin()
+    frame = sys._getframe()
+    after = x.cos()
+    line = frame.f_lineno
+    found = dict(frame.f_locals)
+    return before, after, line, sorted(found), torch.equal(found["after"], after), frame.f_code.co_name
+
+
+def frame_of_the_caller(x):
+    before = x.sin()
+    view = inspect.currentframe().f_locals
+    after = before.cos()
+    return after, sorted(view), torch.equal(view["before"], before)
+
+
+@pytest.mark.parametrize("fn", [own_frame, frame_of_the_caller])
+def test_own_frame_is_the_one_that_goes_on(fn):
+    assert_same_as_eager(fn, torch.ones(3), graphs=1, breaks=None)
+    assert "OwnFrame" in [found.reason for found in framejit.explain(fn, x3()).breaks]

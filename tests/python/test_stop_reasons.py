@@ -105,6 +105,7 @@ PROVOKE = {
     "UnknownTensor": lambda x: torch.frombuffer(BUFFER, dtype=torch.float32) + x,
     "ContainerTooLarge": (over, lambda: [0] * 5000),
     "TensorData": lambda x: x if x.data_ptr() else x + 1,
+    "OwnFrame": lambda x: x + len(sys._getframe().f_code.co_name),
     "CannotRebuild": token_at_a_break,
     "DeepRecursion": lambda x: deep(x),
     "TooLong": long,

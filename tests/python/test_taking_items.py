@@ -8,6 +8,8 @@ import operator
 import pytest
 import torch
 
+import framejit
+from support import counts
 from support.counts import at_least
 from support.same_as_eager import assert_same_as_eager
 
@@ -373,3 +375,24 @@ def test_functions_are_given_the_object_itself(function):
         return y, ask(Answering(1, 2))
 
     assert_same_as_eager(f, torch.ones(3), graphs=1, breaks=None, cold_runs=2)
+
+
+@pytest.mark.parametrize("take", [operator.countOf, operator.indexOf, operator.contains])
+def test_open_file_is_read_when_the_call_runs(take, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("a\nb\nc\nb\n")
+
+    def f(x, file):
+        y = x.sin()
+        found = [take(file, "b\n")]
+        file.seek(0)
+        return y, found, take(file, "b\n"), file.read()
+
+    compiled = framejit.to_static(f)
+    x = torch.ones(3)
+    for _ in range(3):
+        with path.open() as file, path.open() as other:
+            with counts.counting() as counted:
+                ours = compiled(x, file)
+            assert ours[1:] == f(x, other)[1:]
+        assert counted.graphs or counted.hits
