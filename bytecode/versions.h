@@ -31,6 +31,7 @@ struct VersionTraits {
   const char* unbound_free_message;
   bool list_asks_length;  // list() asks for __len__ before __iter__
   bool needle_first;      // a search compares what is looked for with the item, not the item with it
+  bool close_returns;     // close() of a generator gives what the generator returns then
 };
 
 const VersionTraits& traits(Version version);

@@ -63,10 +63,7 @@ PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
 }
 
 void Simulator::guard_bases(PyTypeObject* type) {
-  if (!is_heap_type(type)) return;
-  SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
-  world_.guard(GuardKind::kIdIs,
-               world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned("__mro__"))), type->tp_mro);
+  if (is_heap_type(type)) world_.rely_on_mro(type);
 }
 
 SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {

@@ -91,10 +91,12 @@ PyObject* generator_throw(PyObject* self, PyObject* args) {
   });
 }
 
-void close_generator(Simulator& sim, SimFrame& frame) {
+// What close() gives.
+SymValue close_generator(Simulator& sim, SimFrame& frame) {
+  const SymValue none = SymValue::borrow(Py_None);
   if (!frame.started || frame.finished) {
     frame.finished = true;
-    return;
+    return none;
   }
   require_no_delegate(sim, frame);
   PyObject* exit = sim.keep(sim.check(PyObject_CallObject(PyExc_GeneratorExit, nullptr)));
@@ -103,7 +105,9 @@ void close_generator(Simulator& sim, SimFrame& frame) {
   } catch (const PythonRaised&) {
     if (!PyErr_ExceptionMatches(PyExc_GeneratorExit) && !PyErr_ExceptionMatches(PyExc_StopIteration)) throw;
     PyErr_Clear();
+    return none;
   }
+  return bytecode::traits(frame.code->version).close_returns ? frame.return_value : none;
 }
 
 // Where a handler that only tidies up raises again: the end of `except E as name`, and the region round a whole body
@@ -148,8 +152,7 @@ bool runs_code_when_closed(const SimFrame& frame) {
 PyObject* generator_close(PyObject* self, PyObject*) {
   auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
   return ProxyCall::run(generator->sim, [&]() -> PyObject* {
-    close_generator(*generator->sim, *generator->frame);
-    Py_RETURN_NONE;
+    return ProxyCall::realised(*generator->sim, close_generator(*generator->sim, *generator->frame));
   });
 }
 

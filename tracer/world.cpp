@@ -153,6 +153,21 @@ bool World::rely_on_code(PyObject* function) {
   return true;
 }
 
+// The guard has the addresses of the classes: the tuple itself would keep them alive.
+void World::rely_on_mro(PyTypeObject* type) {
+  PyObject* holder = reinterpret_cast<PyObject*>(type);
+  if (!relied_on_.emplace(holder, nullptr).second) return;
+  std::vector<PyObject*> classes;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    classes.push_back(PyTuple_GET_ITEM(type->tp_mro, i));
+    pool_.add(classes.back());  // so that its end is the entry's
+  }
+  Ref addresses = Ref::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(classes.data()),
+                                                       static_cast<Py_ssize_t>(classes.size() * sizeof(PyObject*))));
+  FJ_CHECK(static_cast<bool>(addresses), "out of memory");
+  guard(GuardKind::kMroIs, sources().constant(pool_.add(holder)), addresses.get());
+}
+
 void World::guard_same(SourceId a, SourceId b, bool same) {
   if (a == b) return;
   if (b < a) std::swap(a, b);

@@ -70,6 +70,7 @@ class World {
   void guard_same(graph::SourceId a, graph::SourceId b, bool same);
   // Guards, once in a capture, what a constant type or dictionary has by that name. Null: nothing.
   void rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found);
+  void rely_on_mro(PyTypeObject* type);
   void rely_on_item(PyObject* dict, PyObject* name, PyObject* value);
   // False: that was done before.
   bool rely_on_code(PyObject* function);
@@ -121,7 +122,7 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
-  std::set<std::pair<PyObject*, PyObject*>> relied_on_;  // holder and name; both live as long as the pool
+  std::set<std::pair<PyObject*, PyObject*>> relied_on_;  // holder and name (null: its MRO); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;

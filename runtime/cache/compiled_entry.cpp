@@ -69,6 +69,10 @@ Ref make_callback(const std::shared_ptr<CompiledEntry>& entry, PyCFunction fire,
   return Ref::steal(PyCFunction_New(&method, capsule.get()));
 }
 
+bool compares_addresses(GuardKind kind) {
+  return kind == GuardKind::kIdIs || kind == GuardKind::kTypeAttrIs || kind == GuardKind::kTypeIs;
+}
+
 // What a program can make and drop. The types of C code stay; a method of an object is made anew by each look.
 bool worth_watching(PyObject* obj) {
   if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj))) return false;
@@ -92,7 +96,7 @@ std::vector<bool> CompiledEntry::objects_in_use() const {
     if (id.valid()) used[id.index()] = true;
   };
   for (const graph::Guard& guard : capture_->guards.rows())
-    if (guard.kind != GuardKind::kIdIs && guard.kind != GuardKind::kTypeAttrIs) use(guard.object);
+    if (!compares_addresses(guard.kind)) use(guard.object);
   for (size_t i = 0; i < capture_->recipes.size(); ++i) {
     const graph::ConstId id = capture_->recipes.at(graph::RecipeId(i)).object;
     if (id.valid() && !is_held_by_program(objects_.at(id))) use(id);

@@ -117,6 +117,7 @@ class GuardCompiler {
         // A subclass may change the order of its keys, and no version tells of it.
         return type && type != &PyDict_Type ? SourceId() : guard.source;
       case GuardKind::kTypeAttrAbsent:
+      case GuardKind::kMroIs:
         return is_constant(guard.source) ? guard.source : SourceId();
       case GuardKind::kIdIs:
       case GuardKind::kEquals:
@@ -324,6 +325,8 @@ class GuardCompiler {
         return OpCode::kLength;
       case GuardKind::kSetGives:
         return OpCode::kSetGives;
+      case GuardKind::kMroIs:
+        return OpCode::kMroIs;
       case GuardKind::kSameObject:
         return OpCode::kSame;
       case GuardKind::kNotSameObject:

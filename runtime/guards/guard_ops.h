@@ -48,6 +48,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kSame,
   kNotSame,
   kTypeAttrAbsent,
+  kMroIs,
   kAnswers,
   kGlobalState,
 };

@@ -1,5 +1,7 @@
 #include "runtime/guards/guard_program.h"
 
+#include <cstring>
+
 #include "base/once.h"
 #include "runtime/guards/guard_ops.h"
 #include "runtime/guards/plain_data.h"
@@ -31,6 +33,12 @@ PyObject* tuple_item(PyObject* tuple, uint64_t index) {
 PyObject* type_attr(PyObject* type, PyObject* name) {
   if (!type || !PyType_Check(type)) return nullptr;
   return _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type), name);
+}
+
+bool mro_is(const PyTypeObject* type, PyObject* addresses) {
+  const auto count = static_cast<size_t>(PyTuple_GET_SIZE(type->tp_mro));
+  return static_cast<size_t>(PyBytes_GET_SIZE(addresses)) == count * sizeof(PyObject*) &&
+         memcmp(PyBytes_AS_STRING(addresses), &PyTuple_GET_ITEM(type->tp_mro, 0), count * sizeof(PyObject*)) == 0;
 }
 
 bool keys_equal(PyObject* dict, PyObject* keys) {
@@ -200,6 +208,8 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       return !subject || (PyDict_Check(subject) && !dict_item(subject, op.object, op.number));
     case OpCode::kTypeAttrAbsent:
       return subject && PyType_Check(subject) && !type_attr(subject, op.object);
+    case OpCode::kMroIs:
+      return subject && PyType_Check(subject) && mro_is(reinterpret_cast<PyTypeObject*>(subject), op.object);
     case OpCode::kDictArm:
     case OpCode::kTypeArm:
       arm(op);

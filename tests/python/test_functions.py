@@ -332,6 +332,24 @@ def test_generator_stepped_by_hand():
     check(f, breaks=None)
 
 
+def test_close_gives_what_the_generator_returns():
+    def counting(x):
+        total = x
+        try:
+            while True:
+                total = total + (yield total)
+        except GeneratorExit:
+            return total * 2
+
+    def f(x):
+        generator = counting(x)
+        next(generator)
+        generator.send(3)
+        return generator.close(), generator.close(), counting(x).close()
+
+    check(f, breaks=None)
+
+
 def test_generator_expression_in_consumers():
     def f(x):
         return [

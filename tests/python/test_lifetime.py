@@ -354,6 +354,43 @@ def test_full_graph_goes_on_to_raise():
             compiled(x3())
 
 
+CLASS_USES = {
+    "isinstance": lambda x, o: x * isinstance(o, int),
+    "issubclass": lambda x, o: x * issubclass(type(o), (dict, list)),
+    "attribute": lambda x, o: x * getattr(o, "missing", 3),
+    "instance made": lambda x, o: (x.sin(), type(o)()),
+    "key": lambda x, o: (x.sin(), {type(o): 1}),
+    "method": lambda x, o: x * o.three(),
+    "bases": lambda x, o: x * len(type(o).__mro__),
+    "super": lambda x, o: x * o.four(),
+}
+
+
+@pytest.mark.parametrize("use", CLASS_USES)
+def test_class_is_freed(use):
+    class Base:
+        def three(self):
+            return 3
+
+        def four(self):
+            return 4
+
+    def make():
+        class Thing(Base):
+            def four(self):
+                return super().four() + 1
+
+        compiled(x3(), Thing())
+        with counts.counting() as counted:
+            compiled(x3(), Thing())
+        assert counted.hits and not counted.captures
+        return Thing
+
+    compiled = framejit.to_static(CLASS_USES[use])
+    assert freed(make)
+    assert freed(make)
+
+
 LAST_WORDS = """
 import codecs, os, sys
 import framejit_bytecode._core

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+import framejit
+from support import counts
 from support.same_as_eager import assert_same_as_eager
 
 NAME = "layer"
@@ -162,3 +164,25 @@ def test_random_numbers_of_python_are_drawn_each_time():
     import random
 
     check(lambda x: (x * 2, random.random(), random.randint(0, 9), random.choice([1, 2, 3])), breaks=None, graphs=None)
+
+
+@pytest.mark.skipif(not hasattr(float, "__getformat__"), reason="this Python's numbers are IEEE 754 always")
+def test_format_of_floats_is_set_and_read_anew():
+    set_format = getattr(float, "__setformat__", None) or getattr(float, "__set_format__", None)
+    first = float.__getformat__("double")
+
+    def f(x, name):
+        y = x.sin()
+        if set_format:
+            set_format("double", name)
+        return y, float.__getformat__("double")
+
+    compiled = framejit.to_static(f)
+    try:
+        for name in ("unknown", first, "unknown", first):
+            with counts.counting() as counted:
+                assert compiled(x3(), name)[1] == (name if set_format else first)
+            assert counted.graphs or counted.hits
+    finally:
+        if set_format:
+            set_format("double", first)

@@ -202,6 +202,20 @@ TEST_F(GuardProgramTest, SeesTheOrderOfAnOrderedDictChange) {
   EXPECT_TRUE(check({name("d")}));
 }
 
+TEST_F(GuardProgramTest, SeesAChangeOfBases) {
+  exec(
+      "class A: pass\nclass B: pass\nclass C(A): pass\nmro = b''.join(id(k).to_bytes(8, 'little') for k in C.__mro__)");
+  guard(GuardKind::kMroIs, capture_.sources.constant(object("C")), object("mro"));
+  compile();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(check({}));
+  exec("C.__bases__ = (B,)");
+  EXPECT_FALSE(check({}));
+  exec("C.__bases__ = (B, A)");
+  EXPECT_FALSE(check({}));
+  exec("C.__bases__ = (A,)");
+  EXPECT_TRUE(check({}));
+}
+
 TEST_F(GuardProgramTest, SeesATypeAttributeChangeInABase) {
   exec("class A:\n  x = 1\nclass B(A): pass");
   SourceId type = capture_.sources.constant(object("B"));
