@@ -24,6 +24,12 @@ bool SlotSet::intersect(const SlotSet& other) {
   return shrank;
 }
 
+SlotKind Decoded::slot_kind(InstrIndex i, size_t place) const {
+  for (int32_t node = state(i).specials; node >= 0; node = specials_[node].below)
+    if (static_cast<size_t>(specials_[node].place) == place) return specials_[node].kind;
+  return SlotKind::kValue;
+}
+
 std::vector<SlotKind> Decoded::slot_kinds(InstrIndex i) const {
   const StaticState& at = state(i);
   std::vector<SlotKind> kinds(static_cast<size_t>(std::max(at.depth, 0)), SlotKind::kValue);

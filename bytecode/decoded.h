@@ -109,6 +109,7 @@ class Decoded {
   const StaticState& state(InstrIndex i) const { return states_[i.index()]; }
   int stack_depth(InstrIndex i) const { return states_[i.index()].depth; }
   bool reachable(InstrIndex i) const { return states_[i.index()].depth >= 0; }
+  SlotKind slot_kind(InstrIndex i, size_t place) const;
   // Kinds of all stack slots before `i`, bottom first.
   std::vector<SlotKind> slot_kinds(InstrIndex i) const;
   // Slots that hold NULL before `i` once method loads are lowered (kNull and kMethod), bottom first.

@@ -83,11 +83,28 @@ class TwinBuilder {
         write_site(i, site->second);
       }
       if (auto entry = entries_.find(i); entry != entries_.end()) out_.bind(entry->second);
-      if (loads_method(code_.at(i)))
+      if (loads_method(code_.at(i)) && !reaches_its_call(i))
         out_.copy_method_load_lowered(i);
       else
         out_.copy(i);
     }
+  }
+
+  // Whether nothing comes between a method's load and its call: no segment starts where the method is on the stack, and
+  // none leads to there but to the call itself, which takes either form.
+  bool reaches_its_call(InstrIndex load) const {
+    const Instruction& instr = code_.at(load);
+    const int place = code_.stack_depth(load) - bytecode::stack_effect(instr, false).pops;
+    for (size_t n = load.index() + 1; n < code_.size(); ++n) {
+      const InstrIndex i(n);
+      const Instruction& call = code_.at(i);
+      if (sites_.count(i)) return false;
+      if (call.op == SimOp::kCall && code_.reachable(i) &&
+          code_.stack_depth(i) - call.arg - (call.extra == bytecode::kKeywordsOnStack) - 2 == place)
+        return true;
+      if (entries_.count(i)) return false;
+    }
+    return false;
   }
 
   void write_site(InstrIndex at, BorrowedRef segment) {

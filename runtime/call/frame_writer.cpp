@@ -20,6 +20,33 @@ bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* val
   return true;
 }
 
+void unbind_method(const bytecode::Decoded& code, bytecode::InstrIndex call, std::vector<Ref>& stack) {
+  using bytecode::CallLayout;
+  const bytecode::Instruction& instr = code.at(call);
+  if (instr.op != bytecode::SimOp::kCall || instr.layout() == CallLayout::kPlain) return;
+  const size_t above = instr.arg + (instr.extra == bytecode::kKeywordsOnStack);
+  if (stack.size() < above + 2) return;
+  Ref& lower = stack[stack.size() - above - 2];
+  Ref& upper = stack[stack.size() - above - 1];
+  const bool null_above = instr.layout() == CallLayout::kNullAbove;
+  Ref& bound = null_above ? lower : upper;
+  if (!bound || (null_above ? upper : lower) || !PyCFunction_Check(bound.get())) return;
+  PyObject* self = PyCFunction_GET_SELF(bound.get());
+  PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(bound.get())->m_ml;
+  if (!self || code.slot_kind(call, static_cast<size_t>(&(null_above ? upper : lower) - stack.data())) !=
+                   bytecode::SlotKind::kMethod)
+    return;
+  Ref name = Ref::steal(PyUnicode_InternFromString(method->ml_name));
+  PyObject* found = name ? _PyType_Lookup(Py_TYPE(self), name.get()) : nullptr;
+  if (!found || Py_TYPE(found) != &PyMethodDescr_Type ||
+      reinterpret_cast<PyMethodDescrObject*>(found)->d_method != method) {
+    PyErr_Clear();
+    return;
+  }
+  upper = Ref::borrow(self);
+  lower = Ref::borrow(found);
+}
+
 void write_locals(const FrameView& view, std::vector<std::pair<uint32_t, Ref>>& locals) {
   for (auto& [slot, value] : locals)
     if (view.localsplus[slot] != value.get()) framejit_slot_set(&view.localsplus[slot], value.release());

@@ -98,6 +98,11 @@ class SiteCall {
     }
     replay_ = nullptr;
     const bool pending = exits[0].pending;
+    if (const graph::FrameExit& innermost = exits.back(); !innermost.pending) {
+      const CodeInfoPtr callee = exits.size() > 1 ? engine().code_info(frames[0].code.get()) : nullptr;
+      unbind_method(callee ? *callee->decoded : cache_->decoded(), bytecode::InstrIndex(innermost.instruction),
+                    frames[0].stack);
+    }
     Transfer transfer;
     transfer.frame = view_.frame;
     transfer.locals = std::move(frames.back().locals);
