@@ -8,14 +8,15 @@ Segment::~Segment() {
   for (const auto& entry : entries_) entry->forget_segment();
 }
 
-CompiledEntry* Segment::find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    GuardAnswer answer = entries_[i]->guards().check(inputs, owned);
+std::shared_ptr<CompiledEntry> Segment::find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
+  const auto entries = entries_;
+  for (const auto& entry : entries) {
+    const GuardAnswer answer = entry->guards().check(inputs, owned);
     if (answer == GuardAnswer::kBusy) *busy = true;
-    if (answer != GuardAnswer::kHit) continue;
-    std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
-                entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    return entries_.front().get();
+    if (answer != GuardAnswer::kHit || entry->dead()) continue;
+    if (auto found = std::find(entries_.begin(), entries_.end(), entry); found != entries_.end())
+      std::rotate(entries_.begin(), found, found + 1);
+    return entry;
   }
   return nullptr;
 }
@@ -41,12 +42,6 @@ void Segment::clear() {
   auto entries = std::move(entries_);
   entries_.clear();
   for (const auto& entry : entries) entry->forget_segment();
-}
-
-std::shared_ptr<CompiledEntry> Segment::share(CompiledEntry* entry) const {
-  for (const auto& e : entries_)
-    if (e.get() == entry) return e;
-  return nullptr;
 }
 
 }  // namespace framejit::runtime

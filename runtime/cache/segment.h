@@ -26,9 +26,12 @@ class Segment {
   const std::vector<std::shared_ptr<CompiledEntry>>& entries() const { return entries_; }
 
   // The entry whose guards hold, moved to the front; null: none. `busy` is set if that could not be found out.
-  CompiledEntry* find(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
-    if (!entries_.empty() && entries_.front()->guards().check(inputs, owned) == GuardAnswer::kHit)
-      return entries_.front().get();
+  // Held: a check may make objects, and so let the collector run code that drops the entry.
+  std::shared_ptr<CompiledEntry> find(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
+    if (!entries_.empty()) {
+      std::shared_ptr<CompiledEntry> first = entries_.front();
+      if (first->guards().check(inputs, owned) == GuardAnswer::kHit && !first->dead()) return first;
+    }
     return find_slow(inputs, owned, busy);
   }
   void add(std::shared_ptr<CompiledEntry> entry);
@@ -37,8 +40,6 @@ class Segment {
   void lose(CompiledEntry* entry);
   // As new.
   void clear();
-  // Keeps an entry alive while it runs.
-  std::shared_ptr<CompiledEntry> share(CompiledEntry* entry) const;
 
   bool full() const { return entries_.size() >= kMaxEntries || wasted_ >= kMaxWasted; }
   bool wasteful() const { return wasted_ >= kMaxWasted; }
@@ -51,7 +52,7 @@ class Segment {
   const TraceStop& why_eager() const { return why_eager_; }
 
  private:
-  CompiledEntry* find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy);
+  std::shared_ptr<CompiledEntry> find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy);
 
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;

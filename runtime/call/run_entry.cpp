@@ -61,10 +61,10 @@ bool must_run_eagerly(PyThreadState* tstate) {
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,
                            const std::function<SegmentStart()>& start) {
   bool busy = false;
-  if (CompiledEntry* entry = segment.find(inputs, owned, &busy)) {
+  if (std::shared_ptr<CompiledEntry> entry = segment.find(inputs, owned, &busy)) {
     ++entry->hits;
     ++engine().stats.hits;
-    return {segment.share(entry)};
+    return {std::move(entry)};
   }
   if (busy || segment.eager()) return {};
   ++engine().stats.misses;
