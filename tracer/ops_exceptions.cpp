@@ -29,11 +29,7 @@ Ref make_exception(Simulator& sim, SymValue& value) {
   const std::vector<SimFrame*>& frames = sim.frames();
   for (size_t i = frames.size(); i-- > 0;)
     if (PyObject* handled = frames[i]->handled.get(); handled && handled != Py_None) raise_object(sim, handled);
-  PyObject *type, *value, *traceback;
-  PyErr_GetExcInfo(&type, &value, &traceback);
-  Ref held_type = Ref::steal(type), held = Ref::steal(value), held_traceback = Ref::steal(traceback);
-  if (held && held.get() != Py_None)
-    sim.stop(StopReason::kUncaughtException, "an exception of the program is raised again");
+  sim.require_nothing_handled();
   sim.raise(PyExc_RuntimeError, "No active exception to reraise");
 }
 

@@ -1,5 +1,6 @@
 #include "tracer/simulator.h"
 
+#include "base/handled_exception.h"
 #include "tracer/callables.h"
 #include "tracer/proxies.h"
 #include "tracer/recipes.h"
@@ -132,14 +133,16 @@ BreakPoint Simulator::raise_origin() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
+  Ref held_type = Ref::steal(type), held = Ref::steal(value), held_traceback = Ref::steal(traceback);
   auto [it, first] = raise_origins_.try_emplace(value, BreakPoint{});
   if (first) {
     keep(Ref::borrow(value));
     it->second = current_break_point();
     chain_context(value);
   }
-  PyErr_Restore(type, value, traceback);
-  return it->second;
+  const BreakPoint origin = it->second;
+  PyErr_Restore(held_type.release(), held.release(), held_traceback.release());
+  return origin;
 }
 
 const BreakPoint* Simulator::raised_at(PyObject* exception) const {
@@ -159,12 +162,20 @@ void Simulator::set_traceback(PyObject* exception, SymValue traceback) {
   PyException_SetTraceback(exception, Py_None);
 }
 
+// What the thread handled when the segment began becomes the context of an exception, or is raised again.
+void Simulator::require_nothing_handled() {
+  if (is_handling_exception())
+    throw StopTrace{TraceStop{StopReason::kHandledException, {}, location_text()}, current_break_point()};
+  world_.guard(graph::GuardKind::kNothingHandled, {});
+}
+
 // What the interpreter does when an exception is raised while another is handled.
 void Simulator::chain_context(PyObject* exception) {
   PyObject* handled = nullptr;
   for (size_t i = frames_.size(); i-- > 0 && !handled;)
     if (is_handling(*frames_[i])) handled = frames_[i]->handled.get();
-  if (!handled || handled == exception) return;
+  if (!handled) return require_nothing_handled();
+  if (handled == exception) return;
   for (Ref at = Ref::borrow(handled); at;) {
     Ref context = Ref::steal(PyException_GetContext(at.get()));
     if (context.get() == exception) {

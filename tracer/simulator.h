@@ -58,6 +58,7 @@ class Simulator {
 
   // Makes the exception that the innermost frame handles the context of one that is raised.
   void chain_context(PyObject* exception);
+  void require_nothing_handled();
   // Where the capture could end before this exception was raised in the trace; null if it was not.
   const BreakPoint* raised_at(PyObject* exception) const;
   // Ends the capture there: what follows needs the traceback.

@@ -337,6 +337,8 @@ class GuardCompiler {
         return OpCode::kAnswers;
       case GuardKind::kGlobalState:
         return OpCode::kGlobalState;
+      case GuardKind::kNothingHandled:
+        return OpCode::kNothingHandled;
     }
     FJ_CHECK(false, "guard kind {} has no instruction", static_cast<int>(kind));
     return OpCode::kBound;

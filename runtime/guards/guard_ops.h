@@ -51,6 +51,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kMroIs,
   kAnswers,
   kGlobalState,
+  kNothingHandled,
 };
 
 }  // namespace framejit::runtime

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/handled_exception.h"
 #include "base/once.h"
 #include "runtime/guards/guard_ops.h"
 #include "runtime/guards/plain_data.h"
@@ -196,6 +197,8 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       return answers(subject, op.object);
     case OpCode::kGlobalState:
       return tensors_.global_state() == op.number;
+    case OpCode::kNothingHandled:
+      return !is_handling_exception();
     case OpCode::kEquals:
       return same_plain_data(subject, op.object);
     case OpCode::kDictKeys:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import framejit
+from support import counts
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -519,3 +520,79 @@ def test_last_line_of_a_frame_that_an_exception_left():
             return x + 1, frame.f_lineno - frame.f_code.co_firstlineno
 
     check(f, breaks=None, graphs=None)
+
+
+def raises_and_catches(x):
+    y = x.sin()
+    try:
+        raise KeyError("inside")
+    except KeyError as error:
+        return y.cos(), repr(error.__context__)
+
+
+def error_of_c_code(x):
+    y = x.sin()
+    try:
+        return {}["missing"]
+    except KeyError as error:
+        return y.cos(), repr(error.__context__)
+
+
+def raises_again(x):
+    y = x.sin()
+    try:
+        raise
+    except (RuntimeError, ValueError) as error:
+        return y.cos(), repr(error)
+
+
+def keeps_the_error(x):
+    y = x.sin()
+    error = None
+    try:
+        raise KeyError("inside")
+    except KeyError as caught:
+        error = caught
+    return y.cos(), repr(error.__context__)
+
+
+def in_a_handler(fn, *args):
+    try:
+        raise ValueError("outside")
+    except ValueError:
+        return fn(*args)
+
+
+@pytest.mark.parametrize("first", [in_a_handler, lambda fn, *args: fn(*args)], ids=["in a handler", "outside"])
+@pytest.mark.parametrize("fn", [raises_and_catches, error_of_c_code, raises_again, keeps_the_error])
+def test_what_a_caller_handles_is_the_context(fn, first):
+    compiled = framejit.to_static(fn)
+    for call in (first, in_a_handler, lambda fn, *args: fn(*args), in_a_handler):
+        with counts.counting() as counted:
+            ours = call(compiled, x3())
+        theirs = call(fn, x3())
+        assert torch.equal(ours[0], theirs[0]) and ours[1] == theirs[1]
+        assert counted.graphs or counted.hits
+
+
+def test_context_after_a_break_in_the_handler():
+    def f(x, n):
+        try:
+            raise ValueError(n)
+        except ValueError:
+            y = x.sin()
+            framejit.graph_break()
+
+            def inner():
+                try:
+                    try:
+                        raise KeyError(n)
+                    except KeyError:
+                        raise
+                except Exception as error:
+                    return repr(error.__context__)
+
+            framejit.graph_break()
+            return y.cos(), inner(), inner()
+
+    check(f, x3(), 3, breaks=None, graphs=None)
