@@ -122,7 +122,8 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
-  std::set<std::pair<PyObject*, PyObject*>> relied_on_;  // holder and name (null: its MRO); both live as long as the pool
+  std::set<std::pair<PyObject*, PyObject*>>
+      relied_on_;                       // holder and name (null: its MRO); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;

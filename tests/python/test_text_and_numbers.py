@@ -1,6 +1,7 @@
 """Strings, formatting, numbers and the math module: computed during capture, by Python itself."""
 
 import math
+import sys
 
 import pytest
 import torch
@@ -186,3 +187,15 @@ def test_format_of_floats_is_set_and_read_anew():
     finally:
         if set_format:
             set_format("double", first)
+
+
+def test_recursion_limit_is_read_anew():
+    limit = sys.getrecursionlimit()
+    compiled = framejit.to_static(lambda x: x * sys.getrecursionlimit())
+    x = torch.ones(3)
+    assert compiled(x)[0] == limit
+    try:
+        sys.setrecursionlimit(limit + 100)
+        assert compiled(x)[0] == limit + 100
+    finally:
+        sys.setrecursionlimit(limit)
