@@ -93,7 +93,7 @@ PyObject* generator_throw(PyObject* self, PyObject* args) {
 
 // What close() gives.
 SymValue close_generator(Simulator& sim, SimFrame& frame) {
-  const SymValue none = SymValue::borrow(Py_None);
+  SymValue none = SymValue::borrow(Py_None);
   if (!frame.started || frame.finished) {
     frame.finished = true;
     return none;
