@@ -17,7 +17,7 @@ bool equal(const Guard& a, const Guard& b) {
 }  // namespace
 
 void GuardList::grow() {
-  std::vector<uint32_t> buckets(buckets_.empty() ? 64 : buckets_.size() * 2, 0);
+  std::vector<uint32_t> buckets(buckets_.empty() ? 64 : buckets_.size() * 4, 0);
   size_t mask = buckets.size() - 1;
   for (uint32_t i = 0; i < rows_.size(); ++i) {
     size_t slot = hash_of(rows_[i]) & mask;

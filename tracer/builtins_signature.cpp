@@ -28,7 +28,7 @@ bool is_plain_function(Simulator& sim, SymValue callable) {
   if (PyMethod_Check(obj)) callable = SymValue::borrow(obj = PyMethod_GET_FUNCTION(obj));
   if (!PyFunction_Check(obj)) return false;
   for (const char* name : {"__wrapped__", "__signature__", "__text_signature__", "_partialmethod"})
-    if (sim.find_attr(callable, interned(name))) return false;
+    if (sim.generic_find_attr(obj, interned(name))) return false;
   for (const char* name : {"__code__", "__defaults__", "__kwdefaults__", "__annotations__"})
     if (!has_as_traced(sim, callable, name)) return false;
   return true;

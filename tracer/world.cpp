@@ -129,7 +129,7 @@ void World::guard(GuardKind kind, SourceId source, PyObject* object, uint64_t nu
 
 void World::rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found) {
   PyObject* holder = reinterpret_cast<PyObject*>(type);
-  if (!relied_on_.emplace(holder, name).second) return;
+  if (!relied_on_.insert(holder, name)) return;
   SourceId source = sources().constant(pool_.add(holder));
   if (found)
     guard(GuardKind::kTypeAttrIs, sources().keyed(SourceKind::kTypeAttr, source, pool_.add(name)), found);
@@ -138,7 +138,7 @@ void World::rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* foun
 }
 
 void World::rely_on_item(PyObject* dict, PyObject* name, PyObject* value) {
-  if (!relied_on_.emplace(dict, name).second) return;
+  if (!relied_on_.insert(dict, name)) return;
   SourceId source = sources().constant(pool_.add(dict));
   if (value)
     guard(GuardKind::kIdIs, sources().keyed(SourceKind::kDictItem, source, pool_.add(name)), value);
@@ -147,7 +147,7 @@ void World::rely_on_item(PyObject* dict, PyObject* name, PyObject* value) {
 }
 
 bool World::rely_on_code(PyObject* function) {
-  if (!relied_on_.emplace(function, nullptr).second) return false;
+  if (!relied_on_.insert(function, nullptr)) return false;
   guard(GuardKind::kIdIs, sources().read(SourceKind::kFunctionCode, source_of(function)),
         PyFunction_GET_CODE(function));
   return true;
@@ -156,7 +156,7 @@ bool World::rely_on_code(PyObject* function) {
 // The guard has the addresses of the classes: the tuple itself would keep them alive.
 void World::rely_on_mro(PyTypeObject* type) {
   PyObject* holder = reinterpret_cast<PyObject*>(type);
-  if (!relied_on_.emplace(holder, nullptr).second) return;
+  if (!relied_on_.insert(holder, nullptr)) return;
   std::vector<PyObject*> classes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     classes.push_back(PyTuple_GET_ITEM(type->tp_mro, i));

@@ -9,13 +9,13 @@
 // Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
 #pragma once
 
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/address_pair_set.h"
 #include "graph/capture.h"
 #include "tracer/object_pool.h"
 #include "tracer/sym_value.h"
@@ -122,8 +122,7 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
-  std::set<std::pair<PyObject*, PyObject*>>
-      relied_on_;                       // holder and name (null: its MRO); both live as long as the pool
+  AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;
