@@ -8,17 +8,9 @@ Segment::~Segment() {
   for (const auto& entry : entries_) entry->forget_segment();
 }
 
-std::shared_ptr<CompiledEntry> Segment::find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
-  const auto entries = entries_;
-  for (const auto& entry : entries) {
-    const GuardAnswer answer = entry->guards().check(inputs, owned);
-    if (answer == GuardAnswer::kBusy) *busy = true;
-    if (answer != GuardAnswer::kHit || entry->dead()) continue;
-    if (auto found = std::find(entries_.begin(), entries_.end(), entry); found != entries_.end())
-      std::rotate(entries_.begin(), found, found + 1);
-    return entry;
-  }
-  return nullptr;
+void Segment::move_to_front(size_t i) {
+  const auto entry = entries_.begin() + static_cast<std::ptrdiff_t>(i);
+  std::rotate(entries_.begin(), entry, entry + 1);
 }
 
 void Segment::add(std::shared_ptr<CompiledEntry> entry) { entries_.insert(entries_.begin(), std::move(entry)); }

@@ -25,14 +25,23 @@ class Segment {
   // Most recently used first.
   const std::vector<std::shared_ptr<CompiledEntry>>& entries() const { return entries_; }
 
-  // The entry whose guards hold, moved to the front; null: none. `busy` is set if that could not be found out.
-  // Held: a check may make objects, and so let the collector run code that drops the entry.
+  // The entry whose guards hold, moved to the front; null: none. `busy` is set if that could not be found out. A check
+  // may make objects, and so let the collector run code that drops entries: what is checked is held, and a list that
+  // is another afterwards is not searched on.
   std::shared_ptr<CompiledEntry> find(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
-    if (!entries_.empty()) {
-      std::shared_ptr<CompiledEntry> first = entries_.front();
-      if (first->guards().check(inputs, owned) == GuardAnswer::kHit && !first->dead()) return first;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      std::shared_ptr<CompiledEntry> entry = entries_[i];
+      const GuardAnswer answer = entry->guards().check(inputs, owned);
+      if (i >= entries_.size() || entries_[i] != entry) [[unlikely]] {
+        *busy = true;
+        return nullptr;
+      }
+      if (answer == GuardAnswer::kBusy) *busy = true;
+      if (answer != GuardAnswer::kHit) continue;
+      if (i != 0) move_to_front(i);
+      return entry;
     }
-    return find_slow(inputs, owned, busy);
+    return nullptr;
   }
   void add(std::shared_ptr<CompiledEntry> entry);
   void remove(CompiledEntry* entry);
@@ -52,7 +61,7 @@ class Segment {
   const TraceStop& why_eager() const { return why_eager_; }
 
  private:
-  std::shared_ptr<CompiledEntry> find_slow(const FrameInputs& inputs, OwnedValues& owned, bool* busy);
+  void move_to_front(size_t i);
 
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
