@@ -298,9 +298,8 @@ void Simulator::require_no_open_generator() {
 
 void Simulator::stop_before(PyObject* generator) {
   const SimFrame& frame = *sim_generator_frame(generator);
-  std::string place =
-      fmt::format("{}:{}", PyUnicode_AsUTF8(frame.code->filename.get()), frame.code->at(frame.pc).position.line);
-  throw StopTrace{TraceStop{StopReason::kGeneratorCall, "it is dropped inside a 'try' or 'with'", std::move(place)},
+  throw StopTrace{TraceStop{StopReason::kGeneratorCall, "it is dropped inside a 'try' or 'with'",
+                            stop_location(*frame.code, frame.pc)},
                   sim_generator_origin(generator)};
 }
 

@@ -164,8 +164,7 @@ void Simulator::set_traceback(PyObject* exception, SymValue traceback) {
 
 // What the thread handled when the segment began becomes the context of an exception, or is raised again.
 void Simulator::require_nothing_handled() {
-  if (is_handling_exception())
-    throw StopTrace{TraceStop{StopReason::kHandledException, {}, location_text()}, current_break_point()};
+  if (is_handling_exception()) stop(StopReason::kHandledException);
   world_.guard(graph::GuardKind::kNothingHandled, {});
 }
 
@@ -334,8 +333,7 @@ std::string Simulator::location_text() {
   if (frames_.empty()) return {};
   size_t index = frames_.size() - 1;
   while (index > 0 && (frames_[index]->library || !frames_[index]->pc.valid())) --index;
-  const SimFrame& frame = *frames_[index];
-  return fmt::format("{}:{}", PyUnicode_AsUTF8(frame.code->filename.get()), frame.code->at(frame.pc).position.line);
+  return stop_location(*frames_[index]->code, frames_[index]->pc);
 }
 
 // Whether the object is more than its value: an instance of a class. typing caches the types that it gives arguments.
@@ -346,11 +344,14 @@ static bool has_identity(PyObject* obj) {
 
 SymValue Simulator::from_real(Ref result) {
   PyObject* obj = result.get();
-  if (is_tensor(obj) && !services_.host.is_fake(obj))
-    stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
+  if (is_tensor(obj)) {
+    if (!services_.host.is_fake(obj))
+      stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
+    return SymValue(std::move(result));
+  }
   // The program's own object stands behind what the trace has for it.
   if (PyObject* known = world_.representation(obj)) return SymValue::borrow(known);
-  if (!has_identity(obj) || is_tensor(obj)) return SymValue(std::move(result));
+  if (!has_identity(obj)) return SymValue(std::move(result));
   if (Py_REFCNT(obj) == 1) made_.insert(obj);
   // Neither made in the trace nor reached by a source: a copy of it would be another object, and nothing guards it.
   else if (!made_.count(obj) && !world_.find(obj))

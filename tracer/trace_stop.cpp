@@ -1,5 +1,7 @@
 #include "tracer/trace_stop.h"
 
+#include <fmt/format.h>
+
 namespace framejit {
 namespace {
 
@@ -17,6 +19,10 @@ StopReason stop_reason_by_name(const std::string& name) {
   for (size_t i = 0; i < std::size(kReasons); ++i)
     if (name == kReasons[i].name) return static_cast<StopReason>(i);
   return StopReason::kUnsupportedValue;
+}
+
+std::string stop_location(const bytecode::DecodedCode& code, bytecode::InstrIndex at) {
+  return fmt::format("{}:{}", PyUnicode_AsUTF8(code.filename.get()), code.at(at).position.line);
 }
 
 }  // namespace framejit

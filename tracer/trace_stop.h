@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "bytecode/decoded_code.h"
+
 namespace framejit {
 
 enum class StopReason : uint16_t {
@@ -26,7 +28,10 @@ StopReason stop_reason_by_name(const std::string& name);
 struct TraceStop {
   StopReason reason = StopReason::kUnsupportedValue;
   std::string detail;
-  std::string location;  // file:line
+  std::string location;  // as stop_location
 };
+
+// file:line
+std::string stop_location(const bytecode::DecodedCode& code, bytecode::InstrIndex at);
 
 }  // namespace framejit

@@ -52,10 +52,9 @@ class Attempt {
       : scope_(scope), cache_(cache), segment_(segment), start_(start) {}
 
   CaptureOutcome run() {
-    if (start_.at.index() != cache_.layout().body_start().index() && asks_for_frame(*start_.code)) {
+    if (start_.at != cache_.layout().body_start() && asks_for_frame(*start_.code)) {
       outcome_.stop = {StopReason::kOwnFrame, "the code names sys._getframe or inspect.currentframe",
-                       fmt::format("{}:{}", PyUnicode_AsUTF8(start_.code->filename.get()),
-                                   start_.code->at(start_.at).position.line)};
+                       stop_location(*start_.code, start_.at)};
       return give_up();
     }
     auto captured = capture_segment(start_, services_for(pool_));
