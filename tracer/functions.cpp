@@ -1,5 +1,6 @@
 // Inlining of Python functions: binding of arguments as PyEval_EvalCodeEx and its successors do it, and generators.
 #include "tracer/callables.h"
+#include "tracer/introspection.h"
 #include "tracer/library.h"
 #include "tracer/library_code.h"
 #include "tracer/proxies.h"
@@ -171,6 +172,8 @@ SymValue Simulator::follow_function(PyObject* function, CallArgs args, bool plai
     rely_on_direct_function(world_, function);
     return call_real(function, args);
   }
+  if (auto why_not = why_not_capturable(*services_.decode(PyFunction_GET_CODE(function)), InstrIndex(0), true))
+    stop(why_not->reason, fmt::format("{}: {}", qualified_name(function), why_not->detail));
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
   if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
     stop(StopReason::kGeneratorCall, qualified_name(function));

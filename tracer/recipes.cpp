@@ -1,8 +1,8 @@
 #include "tracer/recipes.h"
 
 #include "tracer/callables.h"
+#include "tracer/introspection.h"
 #include "tracer/library.h"
-#include "tracer/own_frame.h"
 #include "tracer/proxies.h"
 #include "tracer/set_table.h"
 #include "tracer/type_slots.h"

@@ -6,7 +6,7 @@
 #include "eval_frame/hook.h"
 #include "runtime/call/static_function.h"
 #include "runtime/report/log.h"
-#include "tracer/own_frame.h"
+#include "tracer/introspection.h"
 
 namespace framejit::runtime {
 namespace {
@@ -52,9 +52,9 @@ class Attempt {
       : scope_(scope), cache_(cache), segment_(segment), start_(start) {}
 
   CaptureOutcome run() {
-    if (start_.at != cache_.layout().body_start() && asks_for_frame(*start_.code)) {
-      outcome_.stop = {StopReason::kOwnFrame, "the code names sys._getframe or inspect.currentframe",
-                       stop_location(*start_.code, start_.at)};
+    const bool at_start = start_.at == cache_.layout().body_start();
+    if (auto stop = why_not_capturable(*start_.code, start_.at, at_start)) {
+      outcome_.stop = std::move(*stop);
       return give_up();
     }
     auto captured = capture_segment(start_, services_for(pool_));

@@ -308,3 +308,20 @@ def frame_of_the_caller(x):
 def test_own_frame_is_the_one_that_goes_on(fn):
     assert_same_as_eager(fn, torch.ones(3), graphs=1, breaks=None)
     assert "OwnFrame" in [found.reason for found in framejit.explain(fn, x3()).breaks]
+
+
+def sizes(x):
+    made = [x, 1]
+    return x + 1, sys.getsizeof(made), sys.getrefcount(made)
+
+
+def test_what_the_interpreter_counts_of_objects():
+    assert_same_as_eager(sizes, torch.ones(3), graphs=0, breaks=1, fallbacks=None)
+    assert "ObjectCounts" in [found.reason for found in framejit.explain(sizes, x3()).breaks]
+
+
+def test_callee_that_looks_at_counts_runs_eagerly_from_its_beginning():
+    def fn(x):
+        return x.sin(), sizes(x.cos()), x.tan()
+
+    assert_same_as_eager(fn, torch.ones(3), graphs=2, breaks=2)

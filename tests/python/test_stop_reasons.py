@@ -114,6 +114,7 @@ PROVOKE = {
     "TensorData": lambda x: x if x.data_ptr() else x + 1,
     "HandledException": catches,
     "OwnFrame": lambda x: x + len(sys._getframe().f_code.co_name),
+    "ObjectCounts": lambda x: x + sys.getsizeof([x]),
     "CannotRebuild": token_at_a_break,
     "DeepRecursion": lambda x: deep(x),
     "TooLong": long,
