@@ -39,6 +39,7 @@ struct Transfer {
   Continuation rest;
   std::shared_ptr<CodeCache> cache;
   uint32_t exit = 0;        // where resume code goes on
+  Ref left_frame;           // that it goes on for, if tracebacks may name it
   bool wants_hook = false;  // what runs there may reach Python frames
 };
 

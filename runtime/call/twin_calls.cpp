@@ -7,6 +7,7 @@
 #include "runtime/call/resume.h"
 #include "runtime/call/run_entry.h"
 #include "runtime/call/thread_state.h"
+#include "runtime/call/tracebacks.h"
 #include "runtime/report/log.h"
 
 namespace framejit::runtime {
@@ -112,6 +113,7 @@ class SiteCall {
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
+      transfer.left_frame = frame_in_tracebacks(transfer);
       empty_locals();
       transfer.cache = cache_;
       transfer.exit = entry_->exit;
@@ -241,6 +243,8 @@ PyObject* resume_slot(const FrameView& view) {
   ThreadState& state = thread_state();
   Transfer* transfer = state.find(nullptr, reinterpret_cast<PyObject*>(view.code));
   FJ_CHECK(transfer, "resume code runs, but nothing resumes");
+  move_tracebacks(*transfer);
+  transfer->left_frame = nullptr;
   auto slots = std::move(transfer->slots);
   auto locals = std::move(transfer->locals);
   std::shared_ptr<CodeCache> cache = transfer->cache;

@@ -1,5 +1,6 @@
 """try, except, raise, finally inside captured code, and exceptions that leave it."""
 
+import gc
 import traceback
 
 import pytest
@@ -596,3 +597,64 @@ def test_context_after_a_break_in_the_handler():
             return y.cos(), inner(), inner()
 
     check(f, x3(), 3, breaks=None, graphs=None)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_traceback_of_an_exception_that_its_handlers_do_not_take(breaks):
+    def f(x, n):
+        doubled = x * 2
+        if breaks:
+            framejit.graph_break()
+        try:
+            try:
+                raise ValueError(n)
+            except KeyError:
+                doubled = None
+        except OSError:
+            n = 5
+        return doubled
+
+    def told(fn):
+        with pytest.raises(ValueError) as caught:
+            fn(x3(), 3)
+        entries = [entry for entry in traceback.walk_tb(caught.tb) if entry[0].f_code.co_name == "f"]
+        ((frame, line),) = entries
+        found = frame.f_locals["doubled"], frame.f_locals["n"], set(frame.f_locals)
+        return line, found[1:], found[0].tolist(), traceback.format_exception(None, caught.value, caught.tb)[-3:]
+
+    compiled = framejit.to_static(f)
+    with counts.counting() as counted:
+        for _ in range(3):
+            assert told(compiled) == told(f)
+    assert counted.captures and counted.hits
+
+
+def test_generator_held_by_the_traceback_of_an_exception():
+    closed = []
+
+    def f(x):
+        def numbers():
+            try:
+                yield x + 1
+            finally:
+                closed.append(1)
+
+        generator = numbers()
+        first = next(generator)
+        with torch.no_grad():
+            try:
+                raise ValueError(first)
+            except KeyError:
+                pass
+        return first
+
+    def closed_while_it_is_held(fn):
+        closed.clear()
+        with pytest.raises(ValueError) as caught:
+            fn(x3())
+        return len(closed), caught.tb is not None
+
+    compiled = framejit.to_static(f)
+    gc.collect()
+    for _ in range(3):
+        assert closed_while_it_is_held(compiled) == closed_while_it_is_held(f) == (0, True)
