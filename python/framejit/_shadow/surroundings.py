@@ -1,6 +1,7 @@
 """What a run may change without naming it: random generators, torch's switches, context variables."""
 
 import contextvars
+import functools
 import hashlib
 import random
 
@@ -15,9 +16,15 @@ except ImportError:  # framejit does not need it
     numpy = None
 
 
+@functools.lru_cache(maxsize=None)
+def has_cuda():
+    return torch.cuda.is_available()
+
+
 def seed_all(seed):
     random.seed(seed)
-    torch.manual_seed(seed)
+    # Without a device torch.manual_seed keeps each seed, with the stack of its caller, for the day when there is one.
+    (torch.manual_seed if has_cuda() else torch.default_generator.manual_seed)(seed)
     if numpy is not None:
         numpy.random.seed(seed)
 
