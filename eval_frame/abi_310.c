@@ -1,6 +1,8 @@
 // CPython 3.10: f_lasti counts instructions, and use_tracing moved to the C frame.
+#define Py_BUILD_CORE 1
 #include <Python.h>
 #include <frameobject.h>
+#include <internal/pycore_interp.h>
 
 #include "eval_frame/abi.h"
 #include "eval_frame/hook.h"

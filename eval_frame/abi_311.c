@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 
 #include "eval_frame/abi.h"
 #include "eval_frame/hook.h"

@@ -15,6 +15,8 @@ int framejit_is_traced(PyThreadState* tstate) { return tstate->use_tracing || ts
 
 PyInterpreterState* fj_abi_interpreter(PyThreadState* tstate) { return tstate->interp; }
 
+int framejit_is_collecting(PyThreadState* tstate) { return _PyRuntime.gc.collecting; }
+
 static _PyFrameEvalFunction get_evaluator(PyInterpreterState* interp) { return interp->eval_frame; }
 static void set_evaluator(PyInterpreterState* interp, _PyFrameEvalFunction evaluator) {
   interp->eval_frame = evaluator;

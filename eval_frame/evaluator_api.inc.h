@@ -5,6 +5,8 @@
 
 PyInterpreterState* fj_abi_interpreter(PyThreadState* tstate) { return PyThreadState_GetInterpreter(tstate); }
 
+int framejit_is_collecting(PyThreadState* tstate) { return tstate->interp->gc.collecting; }
+
 static _PyFrameEvalFunction get_evaluator(PyInterpreterState* interp) {
   return _PyInterpreterState_GetEvalFrameFunc(interp);
 }

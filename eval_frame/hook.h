@@ -51,6 +51,9 @@ int framejit_is_traced(PyThreadState* tstate);
 // The same for events that a 3.12+ tool asked of this code object alone. 0 before 3.12.
 int framejit_code_is_monitored(const PyCodeObject* code);
 
+// Whether the cyclic collector is at work, and so runs finalizers and callbacks.
+int framejit_is_collecting(PyThreadState* tstate);
+
 // Per-code state, in co_extra: NULL if none was set. Freed with the code object, or when it is replaced. `set` returns
 // 0, or -1 with an exception set (then `free` was not called).
 void* framejit_code_state_get(PyCodeObject* code);

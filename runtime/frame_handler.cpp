@@ -110,6 +110,7 @@ class HookedFrame {
 
 int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
   PyObject* code = reinterpret_cast<PyObject*>(view->code);
+  if (thread_state().gate != GateState::kNone) return answer_at_gate(*view);
   if (code == thread_state().eager_code) {
     thread_state().eager_code = nullptr;
     return 0;

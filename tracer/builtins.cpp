@@ -66,7 +66,7 @@ SymValue text_of(Simulator& sim, SymValue value, const char* const* methods, PyO
       if (auto result = sim.call_special(obj, *methods, {})) return of_type(sim, *result, &PyUnicode_Type, *methods);
     sim.stop(StopReason::kUnsupportedValue, fmt::format("the text of a '{}'", Py_TYPE(obj)->tp_name));
   }
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ SymValue call_iter(Simulator& sim, PyObject* callable, CallArgs args) {
   sim.realise(args.positional[1]);
   sim.require_plain(CallArgs{{args.positional[1]}, {}}, callable);
   args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_next(Simulator& sim, PyObject*, CallArgs args) {
@@ -192,7 +192,7 @@ SymValue call_super(Simulator& sim, PyObject* callable, CallArgs args) {
     args.positional = {cls, self};
   }
   expect(sim, args, 2, 2, "super");
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_type_of(Simulator& sim, PyObject*, CallArgs args) {
@@ -206,9 +206,9 @@ SymValue call_bool(Simulator& sim, PyObject*, CallArgs args) {
 }
 
 SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() == 0) return sim.call_real(callable, args);
+  if (args.count() == 0) return sim.call_c(callable, args);
   PyObject* obj = sim.realise(args.positional[0]);
-  if (sim.is_tensor(obj)) return sim.call_real(callable, args);
+  if (sim.is_tensor(obj)) return sim.call_c(callable, args);
   bool to_int = callable == reinterpret_cast<PyObject*>(&PyLong_Type);
   const char* method = to_int ? "__int__" : "__float__";
   if (args.count() == 1 && !args.has_keywords())
@@ -218,12 +218,12 @@ SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
     if (auto result = sim.call_special(obj, "__index__", {}))
       return sim.call(SymValue::borrow(callable), {of_type(sim, *result, &PyLong_Type, "__index__")});
   sim.require_plain(args, callable);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_str(Simulator& sim, PyObject* callable, CallArgs args) {
   static const char* const kMethods[] = {"__str__", "__repr__", nullptr};
-  if (args.count() != 1) return sim.call_real(callable, args);
+  if (args.count() != 1) return sim.call_c(callable, args);
   return text_of(sim, args.positional[0], kMethods, callable, args);
 }
 
@@ -238,21 +238,23 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "a tensor is formatted");
   SymValue spec = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyUnicode_FromString("")));
-  if (!PyUnicode_Check(sim.realise(spec))) return sim.call_real(callable, args);  // says that it must be text
+  if (!PyUnicode_Check(sim.realise(spec))) return sim.call_c(callable, args);  // says that it must be text
   if (auto result = sim.call_special(obj, "__format__", {spec}))
     return of_type(sim, *result, &PyUnicode_Type, "__format__");
-  if (has_plain_text(sim, obj)) return sim.call_real(callable, args);
+  if (has_plain_text(sim, obj)) return sim.call_c(callable, args);
   PyObject* str = reinterpret_cast<PyObject*>(&PyUnicode_Type);
   CallArgs text_args{{args.positional[0]}, {}};
   args.positional[0] = call_str(sim, str, text_args);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 // What a dictionary is filled from, as C code may read it: another, an object with keys() and items, or pairs.
 static SymValue dict_source(Simulator& sim, SymValue source) {
   PyObject* obj = sim.realise(source);
   if (PyDict_CheckExact(obj) || (PyDict_Check(obj) && !sim.has_python_specials(obj))) return sim.as_c_iterable(source);
-  if (PyDict_Check(obj)) return SymValue(sim.snapshot_dict(source));
+  // As dict_merge: keys() and items are asked of what iterates in a way of its own, no method of others.
+  if (PyDict_Check(obj) && Py_TYPE(obj)->tp_iter == PyDict_Type.tp_iter)
+    return sim.world().find(obj) ? SymValue(sim.snapshot_dict_items(obj)) : source;
   auto keys = sim.find_attr(source, interned("keys"));
   if (!keys) return sim.as_c_iterable(source);
   Ref dict = sim.check(PyDict_New());
@@ -268,7 +270,7 @@ SymValue call_dict(Simulator& sim, PyObject* callable, CallArgs args) {
   const size_t source = PyType_Check(callable) ? 0 : 1;  // a method has self in front
   if (args.positional.size() == source + 1)
     args.positional[source] = dict_source(sim, std::move(args.positional[source]));
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -287,7 +289,7 @@ SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
     return sim.get_iter(SymValue(std::move(list)));
   }
   if (sim.is_outside_opaque(obj)) sim.stop(StopReason::kUnsupportedValue, "reversed of an object of the program");
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 // Where an object stands in memory is known of those alone that nothing else stands for while capturing, and worth a
@@ -304,7 +306,7 @@ void rely_on_address(Simulator& sim, PyObject* obj) {
 
 SymValue call_id(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 1) rely_on_address(sim, sim.realise(args.positional[0]));
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 // Of a container it is made from those of its elements.
@@ -336,7 +338,7 @@ SymValue call_hash(Simulator& sim, PyObject* callable, CallArgs args) {
     std::unordered_set<PyObject*> seen;
     rely_on_hash(sim, obj, seen);
   }
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_with_traceback(Simulator& sim, PyObject*, CallArgs args) {
@@ -405,7 +407,7 @@ SymValue call_object_new(Simulator& sim, PyObject* callable, CallArgs args) {
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     sim.stop(StopReason::kUnsupportedValue, "an instance of an abstract class");
   sim.refuse_finalizer(type);
-  return sim.call_real(callable, only);
+  return sim.call_c(callable, only);
 }
 
 SymValue call_type_call(Simulator& sim, PyObject*, CallArgs args) {
@@ -444,7 +446,7 @@ SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
       sim.stop(StopReason::kUnknownCall, "copy.copy of an object that copies itself");
   if (sim.is_outside_opaque(obj) && !PyFunction_Check(obj))
     sim.stop(StopReason::kUnknownCall, "copy.copy of an object of the program");
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {

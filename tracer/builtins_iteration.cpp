@@ -53,13 +53,13 @@ bool is_iterable(Simulator& sim, SymValue& value) {
 }  // namespace
 
 SymValue call_list(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (!takes_one(args)) return sim.call_real(callable, args);
+  if (!takes_one(args)) return sim.call_c(callable, args);
   if (bytecode::traits(sim.frame().code->version).list_asks_length) ask_length(sim, args.positional[0]);
   return list_of(sim, sim.collect(args.positional[0]));
 }
 
 SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (!takes_one(args)) return sim.call_real(callable, args);
+  if (!takes_one(args)) return sim.call_c(callable, args);
   if (PyTuple_CheckExact(args.positional[0].get())) return args.positional[0];
   SymValue list = list_of(sim, sim.collect(args.positional[0]));
   return SymValue(sim.check(PyList_AsTuple(list.get())));
@@ -74,7 +74,7 @@ SymValue call_filling(Simulator& sim, PyObject* callable, CallArgs args) {
   const size_t first = PyType_Check(callable) ? 0 : 1;  // a method has self in front
   for (size_t i = first; i < args.positional.size(); ++i) fill(args.positional[i]);
   for (auto& [name, value] : args.keywords) fill(value);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_list_init(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -87,11 +87,11 @@ SymValue call_list_setitem(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 3 && PySlice_Check(sim.realise(args.positional[1])))
     args.positional[2] = sim.as_fast_sequence(std::move(args.positional[2]));
   if (args.positional.size() > 1) sim.require_plain(CallArgs{{args.positional[1]}, {}}, callable);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() == 0 || args.count() > 2) return sim.call_real(callable, args);
+  if (args.count() == 0 || args.count() > 2) return sim.call_c(callable, args);
   SymValue total = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyLong_FromLong(0)));
   for (auto& [name, value] : args.keywords) total = value;
   SymValue iterator = sim.get_iter(args.positional[0]);
@@ -103,7 +103,7 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
   if (PyObject* start = sim.realise(total);
       PyUnicode_Check(start) || PyBytes_Check(start) || PyByteArray_Check(start)) {
     CallArgs refused{{list_of(sim, {}), total}, {}};
-    return sim.call_real(callable, refused);
+    return sim.call_c(callable, refused);
   }
   std::optional<SymValue> item = sim.next(iterator);
   if (is_number(total)) {
@@ -111,7 +111,7 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
     for (; item && is_number(*item); item = sim.next(iterator))
       sim.check_status(PyList_Append(numbers.get(), item->get()));
     CallArgs summed{{SymValue(numbers), total}, {}};
-    total = sim.call_real(callable, summed);
+    total = sim.call_c(callable, summed);
   }
   for (; item; item = sim.next(iterator))
     total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(*item));
@@ -120,12 +120,12 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
 
 // With a key function the keys are compared, which it makes.
 SymValue call_sorted(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() != 1) return sim.call_real(callable, args);
+  if (args.count() != 1) return sim.call_c(callable, args);
   const bool by_key = has_key_function(args);
   for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
   SymValue& items = args.positional[0];
   items = by_key ? list_of(sim, sim.collect(std::move(items))) : plain_items(sim, std::move(items), callable);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 static SymValue find_extreme(Simulator& sim, PyObject* callable, CallArgs args, bytecode::CompareKind wanted) {
@@ -133,7 +133,7 @@ static SymValue find_extreme(Simulator& sim, PyObject* callable, CallArgs args, 
   const SymValue fallback = keyword(args, "default"), key = keyword(args, "key");
   const size_t known = (fallback.null() ? 0 : 1) + (key.null() ? 0 : 1);
   const bool valid = !args.positional.empty() && args.keywords.size() == known && (of_one || fallback.null());
-  if (!valid) return sim.call_real(callable, args);  // which says so
+  if (!valid) return sim.call_c(callable, args);  // which says so
   SymValue iterator = sim.get_iter(of_one ? args.positional[0] : list_of(sim, args.positional));
   std::optional<SymValue> best, best_key;
   while (auto item = sim.next(iterator)) {
@@ -147,7 +147,7 @@ static SymValue find_extreme(Simulator& sim, PyObject* callable, CallArgs args, 
   }
   if (best) return *best;
   args.positional[0] = list_of(sim, {});
-  return sim.call_real(callable, args);  // the default, or the error
+  return sim.call_c(callable, args);  // the default, or the error
 }
 
 SymValue call_min(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -163,28 +163,28 @@ SymValue call_list_sort(Simulator& sim, PyObject* callable, CallArgs args) {
     plain_items(sim, SymValue(std::move(items)), callable);
   }
   for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_join(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 2 && is_iterable(sim, args.positional[1]))
     args.positional[1] = plain_items(sim, sim.as_fast_sequence(std::move(args.positional[1])), callable);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() != 2 || args.has_keywords()) return sim.call_real(callable, args);
+  if (args.count() != 2 || args.has_keywords()) return sim.call_c(callable, args);
   // Without a function the items' truth decides, which may be Python code.
   if (sim.realise(args.positional[0]) == Py_None)
     args.positional[0] = SymValue(make_sim_callable(sim, SymValue::borrow(reinterpret_cast<PyObject*>(&PyBool_Type))));
   else
-    args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
+    args.positional[0] = sim.as_c_callback(std::move(args.positional[0]), /*gives_truth=*/true);
   args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 static SymValue find_truth(Simulator& sim, PyObject* callable, CallArgs args, bool wanted) {
-  if (!takes_one(args)) return sim.call_real(callable, args);
+  if (!takes_one(args)) return sim.call_c(callable, args);
   SymValue iterator = sim.get_iter(args.positional[0]);
   while (auto item = sim.next(iterator))
     if (sim.truth(*item) == wanted) return SymValue::borrow(wanted ? Py_True : Py_False);
@@ -199,11 +199,11 @@ SymValue call_all(Simulator& sim, PyObject* callable, CallArgs args) {
 }
 
 SymValue call_count_elements(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() != 2 || args.has_keywords()) return sim.call_real(callable, args);
+  if (args.count() != 2 || args.has_keywords()) return sim.call_c(callable, args);
   if (sim.is_outside_opaque(sim.realise(args.positional[0])))
     sim.stop(StopReason::kUnsupportedValue, "a mapping of the program counts");
   args.positional[1] = sim.as_c_iterable(args.positional[1]);
-  return sim.call_real(callable, args);
+  return sim.call_c(callable, args);
 }
 
 }  // namespace framejit::builtins

@@ -143,6 +143,17 @@ PyObject* overridden_method(PyObject* bound) {
   return own || !descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type ? nullptr : descriptor;
 }
 
+void Simulator::require_none_refused() {
+  const std::string refused = services_.gate.take_refused();
+  if (refused.empty()) return;
+  PyErr_Clear();
+  stop(StopReason::kUnknownCall, fmt::format("C code calls {}", refused));
+}
+
+SymValue Simulator::call_c(PyObject* callable, CallArgs& args) {
+  return without_python([&] { return call_real(callable, args); });
+}
+
 SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   Ref tuple = check(PyTuple_New(args.positional.size()));
   for (size_t i = 0; i < args.positional.size(); ++i) {
@@ -340,14 +351,15 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
     case CallableKind::kStore:
       break;
   }
-  return call_real(callable, args);
+  const bool is_c = !PyFunction_Check(callable) && std::string_view(row.path).substr(0, 6) != "torch.";
+  return is_c ? call_c(callable, args) : call_real(callable, args);
 }
 
 // What C code will call back runs in the simulation.
-SymValue Simulator::as_c_callback(SymValue value) {
+SymValue Simulator::as_c_callback(SymValue value, bool gives_truth) {
   PyObject* obj = realise(value);
   const bool wrap = PyCallable_Check(obj) && !is_tensor(obj) && !is_sim_callable(obj);
-  return wrap ? SymValue(make_sim_callable(*this, std::move(value))) : value;
+  return wrap ? SymValue(make_sim_callable(*this, std::move(value), gives_truth)) : value;
 }
 
 // What C code will iterate over must iterate without Python code and be guarded.
@@ -420,8 +432,9 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
       stop(StopReason::kUnsupportedValue, qualified_name(key));
     if (row) return call_row(*row, target, std::move(args));
     if (is_torch_builtin(key)) {
-      for (SymValue& value : args.positional) require_no_hidden_data(*this, realise(value));
-      for (auto& [name, value] : args.keywords) require_no_hidden_data(*this, realise(value));
+      for (SymValue& value : args.positional) realise(value);
+      for (auto& [name, value] : args.keywords) realise(value);
+      require_plain(args, callable);
       return call_real(target, args);
     }
     if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
@@ -431,7 +444,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
       if (!is_sim_generator(obj))  // which takes them as the simulation does
         require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable);
       if (first_read == 0 && args.positional.size() > 1) rely_on_search(obj, args.positional[1].get());
-      return call_real(target, args);
+      return call_c(target, args);
     }
     stop(StopReason::kUnknownCall, qualified_name(callable));
   }
@@ -450,7 +463,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
       if (of_data_type) value = as_c_iterable(std::move(value));
     }
     require_plain(args, callable);
-    return call_real(callable, args);
+    return call_c(callable, args);
   }
   stop(StopReason::kUnknownCall, qualified_name(callable));
 }

@@ -40,6 +40,19 @@ void require_known_order(Simulator& sim, PyObject* set) {
 
 }  // namespace
 
+// As __missing__ of a dictionary that the trace made; of a defaultdict's what its factory makes.
+static std::optional<SymValue> make_missing_item(Simulator& sim, PyObject* obj, const SymValue& key) {
+  if (!PyDict_Check(obj) || PyDict_CheckExact(obj) || PyDict_GetItemWithError(obj, key.get())) return std::nullopt;
+  if (PyErr_Occurred()) sim.raise();
+  if (auto made = sim.call_special(obj, "__missing__", {key})) return made;
+  if (strcmp(Py_TYPE(obj)->tp_name, "collections.defaultdict") != 0) return std::nullopt;
+  Ref factory = sim.check(PyObject_GetAttrString(obj, "default_factory"));
+  if (factory.get() == Py_None) return std::nullopt;
+  SymValue made = sim.call(SymValue(std::move(factory)), CallArgs{});
+  sim.check_status(PyDict_SetItem(obj, key.get(), sim.realise(made)));
+  return made;
+}
+
 SymValue Simulator::get_item(SymValue container, SymValue key) {
   PyObject* obj = realise(container);
   const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__getitem__");
@@ -47,8 +60,10 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
     CallArgs args{{key}, {}};
     realise(args.positional[0]);
     require_plain(args, nullptr);
-    if (is_tensor(obj)) mark_location();
-    return from_real(check(PyObject_GetItem(obj, args.positional[0].get())));
+    const auto get = [&] { return from_real(check(PyObject_GetItem(obj, args.positional[0].get()))); };
+    if (!is_tensor(obj)) return without_python(get);
+    mark_location();
+    return get();
   }
   if (auto result = call_special(obj, "__getitem__", {key})) return *result;
   realise(key);
@@ -82,7 +97,8 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
   }
   CallArgs args{{key}, {}};
   require_plain(args, nullptr);
-  return from_real(check(PyObject_GetItem(obj, key.get())));
+  if (auto made = make_missing_item(*this, obj, key)) return *made;
+  return without_python([&] { return from_real(check(PyObject_GetItem(obj, key.get()))); });
 }
 
 void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
@@ -260,12 +276,14 @@ std::optional<SymValue> Simulator::next(SymValue& iterator, SymValue* stop_value
     stop(StopReason::kUnsupportedValue, fmt::format("__next__ of '{}'", Py_TYPE(obj)->tp_name));
   if (!PyIter_Check(obj)) raise(PyExc_TypeError, fmt::format("'{}' object is not an iterator", Py_TYPE(obj)->tp_name));
   mark_location();
-  PyObject* item = Py_TYPE(obj)->tp_iternext(obj);
-  if (item) return from_real(Ref::steal(item));
-  if (PyErr_Occurred()) {
-    if (crossing_ || !PyErr_ExceptionMatches(PyExc_StopIteration)) raise();
-    take_stop_iteration(stop_value);
-  }
+  SymValue item = without_python([&]() -> SymValue {
+    Ref found = Ref::steal(Py_TYPE(obj)->tp_iternext(obj));
+    if (found) return from_real(std::move(found));
+    if (PyErr_Occurred() && (crossing_ || !PyErr_ExceptionMatches(PyExc_StopIteration))) raise();
+    return {};
+  });
+  if (!item.null()) return item;
+  if (PyErr_Occurred()) take_stop_iteration(stop_value);
   return std::nullopt;
 }
 

@@ -94,7 +94,7 @@ SymValue Simulator::operator_method(PyObject* self, const char* name, SymValue o
   }
   CallArgs args{{SymValue::borrow(self), other}, {}};
   require_plain(args, nullptr);
-  return call_real(method, args);
+  return call_c(method, args);
 }
 
 // As binary_op1 and SLOT1BINFULL: the right operand's method comes first where its class overrides that of a base.
@@ -130,7 +130,9 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   if (!moves_elements_only(kind, left.get(), right.get())) require_plain(CallArgs{{left, right}, {}}, nullptr);
   mark_location();
   if (in_place && kind != BinaryKind::kAdd) require_items_survive(left.get());
-  return from_real(check((in_place ? row.in_place : row.function)(left.get(), right.get())));
+  const auto function = in_place ? row.in_place : row.function;
+  const auto run = [&] { return from_real(check(function(left.get(), right.get()))); };
+  return is_tensor(left.get()) || is_tensor(right.get()) ? run() : without_python(run);
 }
 
 SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
@@ -205,7 +207,8 @@ SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
   require_plain(args, nullptr);
   mark_location();
   rely_on_comparison(left.get(), right.get());
-  return from_real(check(PyObject_RichCompare(left.get(), right.get(), op)));
+  const auto run = [&] { return from_real(check(PyObject_RichCompare(left.get(), right.get(), op))); };
+  return is_tensor(left.get()) || is_tensor(right.get()) ? run() : without_python(run);
 }
 
 constexpr int kDeepestCompared = 50;

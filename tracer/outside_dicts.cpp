@@ -7,6 +7,11 @@ namespace framejit {
 using graph::GuardKind;
 using graph::SourceKind;
 
+static bool has_own_iter(PyObject* dict) {
+  PyObject* iter = _PyType_Lookup(Py_TYPE(dict), interned("__iter__"));
+  return iter && PyFunction_Check(iter);
+}
+
 Ref Simulator::snapshot_dict(const SymValue& mapping) {
   Ref copy = check(PyDict_New());
   SymValue keys = get_iter(mapping);
@@ -49,6 +54,8 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
   }
   for (const char* reader : kReaders) {
     if (strcmp(name, reader) || args.positional.size() != 1 || args.has_keywords()) continue;
+    // As dict_merge, which asks what iterates in a way of its own for keys() and items.
+    if (!strcmp(name, "copy") && has_own_iter(self.get())) break;
     Ref copy = snapshot_dict_items(self.get());
     if (PyDescr_TYPE(key) == &PyODict_Type)
       copy = check(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyODict_Type), copy.get(), nullptr));

@@ -14,6 +14,7 @@ struct ProxyCall {
       return nullptr;
     }
     try {
+      OpenGate open(sim->services().gate);
       return body();
     } catch (StopTrace& stopped) {
       sim->crossing_ = std::move(stopped);
@@ -43,6 +44,7 @@ struct SimCallableObject {
   PyObject ob_base;
   Simulator* sim;
   PyObject* target;
+  bool gives_truth;
 };
 
 PyObject* generator_next(PyObject* self) {
@@ -170,8 +172,9 @@ PyObject* callable_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; kwargs && PyDict_Next(kwargs, &pos, &key, &value);)
       call_args.keywords.emplace_back(Ref::borrow(key), SymValue::borrow(value));
-    return ProxyCall::realised(*callable->sim,
-                               callable->sim->call(SymValue::borrow(callable->target), std::move(call_args)));
+    SymValue result = callable->sim->call(SymValue::borrow(callable->target), std::move(call_args));
+    if (callable->gives_truth) result = SymValue::borrow(callable->sim->truth(result) ? Py_True : Py_False);
+    return ProxyCall::realised(*callable->sim, std::move(result));
   });
 }
 
@@ -262,11 +265,12 @@ bool is_sim_traceback(PyObject* obj) { return Py_TYPE(obj) == traceback_type(); 
 
 BreakPoint sim_traceback_origin(PyObject* obj) { return reinterpret_cast<SimTracebackObject*>(obj)->origin; }
 
-Ref make_sim_callable(Simulator& sim, SymValue callable) {
+Ref make_sim_callable(Simulator& sim, SymValue callable, bool gives_truth) {
   auto* self = PyObject_New(SimCallableObject, callable_type());
   FJ_CHECK(self, "out of memory");
   self->sim = &sim;
   self->target = Ref::borrow(sim.realise(callable)).release();
+  self->gives_truth = gives_truth;
   sim.adopt_proxy(reinterpret_cast<PyObject*>(self));
   return Ref::steal(reinterpret_cast<PyObject*>(self));
 }

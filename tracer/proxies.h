@@ -24,8 +24,8 @@ bool is_sim_traceback(PyObject* obj);
 // A break before that point has the real one.
 BreakPoint sim_traceback_origin(PyObject* obj);
 
-// A callable that runs `callable` under the simulation.
-Ref make_sim_callable(Simulator& sim, SymValue callable);
+// A callable that runs `callable` under the simulation, and tests its result for C code that would (`gives_truth`).
+Ref make_sim_callable(Simulator& sim, SymValue callable, bool gives_truth = false);
 bool is_sim_callable(PyObject* obj);
 // What it wraps.
 PyObject* sim_callable_target(PyObject* obj);

@@ -93,13 +93,31 @@ class Simulator {
   SymValue construct(PyTypeObject* type, CallArgs args);
   // The real call: all arguments are relied on.
   SymValue call_real(PyObject* callable, CallArgs& args);
+  // The same of C code that is not torch's, without_python.
+  SymValue call_c(PyObject* callable, CallArgs& args);
+  // Runs C code. Where it enters Python code, as a special method, the trace stops before this instruction.
+  template <class Body>
+  SymValue without_python(Body body) {
+    try {
+      ShutGate shut(services_.gate);
+      SymValue result = body();
+      require_none_refused();
+      return result;
+    } catch (const PythonRaised&) {
+      require_none_refused();
+      throw;
+    } catch (const StopTrace&) {
+      services_.gate.take_refused();
+      throw;
+    }
+  }
   SymValue call_row(const CallableRow& row, PyObject* callable, CallArgs args);
   SymValue call_outside_dict_method(PyObject* descriptor, CallArgs args);
   // functools.lru_cache
   SymValue call_cache(PyObject* cache, CallArgs args);
   SymValue call_getter(PyObject* getter, CallArgs args);
   SymValue unfold_partial(const SymValue& partial, CallArgs& args);
-  SymValue as_c_callback(SymValue value);
+  SymValue as_c_callback(SymValue value, bool gives_truth = false);
   SymValue as_c_iterable(SymValue value);
   // A real dict of a mapping's items, read in the simulation.
   Ref snapshot_dict(const SymValue& mapping);
@@ -224,6 +242,7 @@ class Simulator {
  private:
   friend struct ProxyCall;
   friend class RecipeBuilder;
+  void require_none_refused();
   void step(SimFrame& frame);
   void note_line(const SimFrame& frame);
   // Stops before an instruction by which the segment's frame lets go of an object with a finalizer.

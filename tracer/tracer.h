@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "bytecode/decoded_code.h"
 #include "graph/capture.h"
+#include "tracer/frame_gate.h"
 #include "tracer/object_pool.h"
 #include "tracer/tensor_host.h"
 #include "tracer/trace_stop.h"
@@ -40,6 +41,7 @@ struct TracerServices {
   std::function<PyObject*(PyObject* callable)> captured_function;
   // framejit.not_to_static and functions whose frames must run eagerly.
   std::function<bool(PyObject* function)> runs_eagerly;
+  FrameGate& gate;
   // Fills in Capture::lines, for reports.
   bool notes_lines = false;
 };

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "eval_frame/hook.h"
+#include "runtime/call/frame_gate.h"
 #include "runtime/call/static_function.h"
 #include "runtime/report/log.h"
 #include "tracer/introspection.h"
@@ -38,6 +39,7 @@ TracerServices services_for(ObjectPool& pool) {
           [](const bytecode::DecodedCode& code) { return !engine().is_standard(code.code); },
           [](PyObject* callable) { return static_function_target(callable); },
           [](PyObject* function) { return Engine::runs_eagerly(function); },
+          frame_gate(),
           engine().notes_lines};
 }
 

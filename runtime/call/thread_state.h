@@ -6,6 +6,7 @@
 
 #include "eval_frame/hook.h"
 #include "runtime/cache/code_cache.h"
+#include "runtime/call/frame_gate.h"
 #include "runtime/call/shadow.h"
 #include "runtime/replay/replay.h"
 
@@ -77,6 +78,8 @@ struct ThreadState {
   std::vector<Transfer> transfers;
   TwinScope* scope = nullptr;
   ShadowPhase shadow = ShadowPhase::kNone;
+  GateState gate = GateState::kNone;
+  std::string refused;             // the first function that the gate kept out
   PyObject* eager_code = nullptr;  // the next frame of it runs eagerly: its static function decided so
 
   Transfer& push(Transfer transfer) {

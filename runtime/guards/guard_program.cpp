@@ -50,8 +50,8 @@ bool keys_equal(PyObject* dict, PyObject* keys) {
       if (!same_plain_data(key, PyTuple_GET_ITEM(keys, i))) return false;
     return true;
   }
-  // A subclass may keep an order of its own, as OrderedDict does.
-  Ref iterator = Ref::steal(PyObject_GetIter(dict));
+  // A subclass may keep an order of its own, as OrderedDict does; its own __iter__ is not asked.
+  Ref iterator = Ref::steal((PyODict_Check(dict) ? PyODict_Type : PyDict_Type).tp_iter(dict));
   Py_ssize_t i = 0;
   bool equal = static_cast<bool>(iterator);
   while (equal) {

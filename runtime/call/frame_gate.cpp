@@ -1,0 +1,71 @@
+#include "runtime/call/frame_gate.h"
+
+#include <algorithm>
+
+#include "eval_frame/hook.h"
+#include "runtime/call/thread_state.h"
+#include "runtime/engine.h"
+
+namespace framejit::runtime {
+namespace {
+
+// A token holds the hook's in its low bits.
+constexpr int kHookBits = 8;
+
+class HookGate final : public FrameGate {
+ public:
+  int shut() override { return enter(GateState::kShut, framejit_hook_enter(PyThreadState_Get())); }
+  void end_shut(int token) override { framejit_hook_leave(PyThreadState_Get(), leave(token)); }
+  int open() override { return enter(GateState::kOpen, framejit_hook_pause()); }
+  void end_open(int token) override { framejit_hook_resume(leave(token)); }
+  std::string take_refused() override { return std::exchange(thread_state().refused, {}); }
+
+ private:
+  static int enter(GateState state, int hook_token) {
+    const int before = static_cast<int>(std::exchange(thread_state().gate, state));
+    return before << kHookBits | hook_token;
+  }
+  static int leave(int token) {
+    thread_state().gate = static_cast<GateState>(token >> kHookBits);
+    return token & ((1 << kHookBits) - 1);
+  }
+};
+
+// Dropping an object runs them, whatever code drops it: they are no part of what the C code does. A callback of a weak
+// reference gets that as its argument, after `self` if it is a bound method.
+bool is_finalizer(const FrameView& view) {
+  if (PyUnicode_CompareWithASCIIString(view.code->co_name, "__del__") == 0) return true;
+  for (int i = 0; i < std::min(view.code->co_argcount, 2); ++i)
+    if (PyObject* argument = framejit_frame_argument(&view, i); argument && PyWeakref_Check(argument)) return true;
+  return false;
+}
+
+std::string name_of(const FrameView& view) {
+  const char* name = PyUnicode_AsUTF8(view.code->co_name);
+  if (!name) PyErr_Clear();
+  return name && *name ? name : "a function without a name";
+}
+
+}  // namespace
+
+FrameGate& frame_gate() {
+  static HookGate gate;
+  return gate;
+}
+
+int answer_at_gate(const FrameView& view) {
+  ThreadState& state = thread_state();
+  if (state.gate == GateState::kOpen || framejit_is_collecting(PyThreadState_Get())) return 0;
+  // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
+  if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code))) return 0;
+  if (is_finalizer(view)) {
+    state.gate = GateState::kOpen;  // for what it calls, too
+    return 0;
+  }
+  if (state.refused.empty()) state.refused = name_of(view);
+  // BaseException itself: `except Exception` in library code must not swallow it.
+  PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");
+  return 1;
+}
+
+}  // namespace framejit::runtime
