@@ -17,6 +17,8 @@ import weakref
 
 import torch
 
+from framejit._shadow import containers
+
 ATOMS = (type(None), bool, int, str, bytes, complex, type(Ellipsis), type(NotImplemented), range, slice)
 TORCH_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 BUILTIN_CALLABLES = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType)
@@ -160,10 +162,10 @@ class Describer:
     def _container(self, path, head, value):
         self.lines.append(f"{head} {type(value).__module__}")
         if isinstance(value, (list, tuple, collections.deque)):
-            for index, item in enumerate(value):
+            for index, item in enumerate(containers.elements(value)):
                 self.describe(f"{path}[{index}]", item)
         elif isinstance(value, (dict, types.MappingProxyType)):
-            for key, item in value.items():
+            for key, item in containers.items(value) if isinstance(value, dict) else value.items():
                 self.describe(f"{path} key", key)
                 self.describe(f"{path}[{key!r}]" if self._atom(key) else f"{path}[...]", item)
         elif isinstance(value, (set, frozenset)):
@@ -185,8 +187,9 @@ class Describer:
         self._attributes(path, value)
 
     def _set(self, path, value):
-        atoms = sorted(text for text in map(self._atom, value) if text is not None)
-        others = sum(self._atom(item) is None for item in value)
+        texts = [self._atom(item) for item in containers.elements(value)]
+        atoms = sorted(text for text in texts if text is not None)
+        others = texts.count(None)
         self.lines.append(f"{path}: {{{', '.join(atoms)}}} and {others} objects")
 
     def _attributes(self, path, value):

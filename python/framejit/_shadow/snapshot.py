@@ -17,7 +17,7 @@ import types
 import torch
 
 from framejit import _C
-from framejit._shadow import scope
+from framejit._shadow import containers, scope
 
 try:
     import numpy
@@ -130,15 +130,13 @@ class Snapshot:
 
     def _visit_container(self, value):
         if isinstance(value, (list, collections.deque, bytearray, array.array)):
-            self._record(restore_sequence, value, list(value))
+            self._record(containers.restore_sequence, value, containers.elements(value))
         elif isinstance(value, dict):
-            self._records.append((restore_dict, value, dict(value)))
-            self._pending += list(value.keys()) + list(value.values())
+            self._visit_dict(value)
         elif isinstance(value, set):
-            self._records.append((restore_set, value, set(value)))
-            self._pending += list(value)
+            self._record(containers.restore_set, value, containers.elements(value))
         elif isinstance(value, (tuple, frozenset)):
-            self._pending += list(value)
+            self._pending += containers.elements(value)
         elif isinstance(value, functools.partial):
             self._pending += [value.func, value.args, value.keywords]
         elif isinstance(value, random.Random):
@@ -149,11 +147,15 @@ class Snapshot:
             self._records.append((restore_array, value, value.copy()))
         self._visit_attributes(value)
 
+    def _visit_dict(self, value):
+        pairs = containers.items(value)
+        self._records.append((containers.restore_dict, value, pairs))
+        self._pending += [part for pair in pairs for part in pair]
+
     def _visit_attributes(self, value):
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
-            self._records.append((restore_dict, attributes, dict(attributes)))
-            self._pending += list(attributes.values())
+            self._visit_dict(attributes)
             self._pending.append(type(value))
         for base in type(value).__mro__:
             slots = base.__dict__.get("__slots__", ())
@@ -208,7 +210,7 @@ class Snapshot:
             return
         public = {name: item for name, item in vars(cls).items() if not name.startswith("__")}
         self._records.append((restore_class, cls, public))
-        self._pending += list(vars(cls).values()) + list(cls.__bases__)
+        self._pending += [*vars(cls).values(), *cls.__bases__, type(cls)]
 
 
 class TensorState:
@@ -288,31 +290,6 @@ def restore_cell(cell, saved):
             del cell.cell_contents
     elif not cell_contents(cell) or cell.cell_contents is not saved[0]:
         cell.cell_contents = saved[0]
-
-
-def restore_sequence(value, saved):
-    if len(value) != len(saved) or any(now is not then for now, then in zip(value, saved)):
-        if isinstance(value, array.array):
-            del value[:]
-        else:
-            value.clear()
-        value.extend(saved)
-
-
-def restore_set(value, saved):
-    if value != saved:
-        value.clear()
-        value.update(saved)
-
-
-def restore_dict(value, saved):
-    if list(value) == list(saved):
-        for name, then in saved.items():
-            if value[name] is not then:
-                value[name] = then
-    else:
-        value.clear()
-        value.update(saved)
 
 
 def restore_slot(target, saved):
