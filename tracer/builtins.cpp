@@ -71,59 +71,6 @@ SymValue text_of(Simulator& sim, SymValue value, const char* const* methods, PyO
 
 }  // namespace
 
-// torch.FloatTensor and the like look at the dispatch keys, which a fake has of its own: they stand for these facts.
-static bool is_instance_of_tensor_type(Simulator& sim, PyObject* tensor, PyObject* type) {
-  for (const char* fact : {"dtype", "layout", "is_cuda"}) {
-    Ref have = sim.check(PyObject_GetAttrString(tensor, fact)), want = sim.check(PyObject_GetAttrString(type, fact));
-    if (have.get() != want.get()) return false;
-  }
-  return true;
-}
-
-// Whether the class of `type` has this method in Python. Those of abc, typing and torch change nothing: they run as
-// they are.
-static bool asks_the_program(PyObject* type, const char* method) {
-  PyObject* hook = _PyType_Lookup(Py_TYPE(type), interned(method));
-  if (!hook || !PyFunction_Check(hook)) return false;
-  PyObject* module = PyDict_GetItemString(PyFunction_GET_GLOBALS(hook), "__name__");
-  const std::string_view name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
-  return name != "abc" && name != "typing" && name.substr(0, 5) != "torch";
-}
-
-static bool is_instance(Simulator& sim, PyObject* obj, PyObject* type) {
-  if (PyTuple_CheckExact(type)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i)
-      if (is_instance(sim, obj, PyTuple_GET_ITEM(type, i))) return true;
-    return false;
-  }
-  if (sim.is_tensor(obj) && !strcmp(Py_TYPE(type)->tp_name, "torch.tensortype"))
-    return is_instance_of_tensor_type(sim, obj, type);
-  if (Py_TYPE(obj) != reinterpret_cast<PyTypeObject*>(type) && !sim.is_tensor(obj) &&
-      asks_the_program(type, "__instancecheck__"))
-    if (auto answer = sim.call_special(type, "__instancecheck__", {SymValue::borrow(obj)})) return sim.truth(*answer);
-  int result = PyObject_IsInstance(obj, type);
-  sim.check_status(result);
-  sim.guard_bases(Py_TYPE(obj));
-  return result == 1;
-}
-
-SymValue call_isinstance(Simulator& sim, PyObject*, CallArgs args) {
-  expect(sim, args, 2, 2, "isinstance");
-  return boolean(is_instance(sim, sim.realise(args.positional[0]), sim.realise(args.positional[1])));
-}
-
-SymValue call_issubclass(Simulator& sim, PyObject*, CallArgs args) {
-  expect(sim, args, 2, 2, "issubclass");
-  if (PyObject* type = sim.realise(args.positional[1]); asks_the_program(type, "__subclasscheck__"))
-    if (auto answer = sim.call_special(type, "__subclasscheck__", {args.positional[0]}))
-      return boolean(sim.truth(*answer));
-  int result = PyObject_IsSubclass(sim.realise(args.positional[0]), sim.realise(args.positional[1]));
-  sim.check_status(result);
-  if (PyType_Check(args.positional[0].get()))
-    sim.guard_bases(reinterpret_cast<PyTypeObject*>(args.positional[0].get()));
-  return boolean(result);
-}
-
 SymValue call_getattr(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 3, "getattr");
   PyObject* name = attribute_name(sim, args.positional[1]);
@@ -459,15 +406,6 @@ SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }
 SymValue call_false(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_False); }
-// A C function without arguments that answers by a constant: each call asks again.
-SymValue call_question(Simulator& sim, PyObject* callable, CallArgs args) {
-  expect(sim, args, 0, 0, "the question");
-  Ref answer = sim.check(PyObject_CallObject(callable, nullptr));
-  if (!PyBool_Check(answer.get())) sim.stop(StopReason::kUnknownCall, qualified_name(callable));
-  World& world = sim.world();
-  world.guard(graph::GuardKind::kAnswers, world.sources().constant(world.pool().add(callable)), answer.get());
-  return SymValue(std::move(answer));
-}
 SymValue call_none(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_None); }
 
 }  // namespace framejit::builtins

@@ -135,7 +135,9 @@ ASYNC_STOP(SetupAsyncWith)
 constexpr unsigned long kSequenceFlag = 1UL << 5, kMappingFlag = 1UL << 6;
 
 static void push_type_flag(SimFrame& frame, Simulator& sim, unsigned long flag) {
-  const bool has = (Py_TYPE(sim.realise(frame.peek(1)))->tp_flags & flag) != 0;
+  PyTypeObject* type = Py_TYPE(sim.realise(frame.peek(1)));
+  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) sim.rely_on_registrations();  // they set and change the flag
+  const bool has = (type->tp_flags & flag) != 0;
   frame.push(SymValue::borrow(has ? Py_True : Py_False));
 }
 
@@ -174,9 +176,7 @@ void handle_MatchKeys(Simulator& sim, SimFrame& frame, const Instruction& instr)
 // The attributes that the patterns of a class pattern ask for; empty if the subject does not match.
 static std::optional<std::vector<SymValue>> class_attributes(Simulator& sim, SymValue& subject, PyObject* type,
                                                              PyObject* names, Py_ssize_t positional) {
-  int instance = PyObject_IsInstance(sim.realise(subject), type);
-  sim.check_status(instance);
-  if (!instance) return std::nullopt;
+  if (!sim.is_instance(sim.realise(subject), type)) return std::nullopt;
   std::vector<SymValue> found;
   SymValue owner = SymValue::borrow(type);
   std::vector<PyObject*> asked;

@@ -215,6 +215,12 @@ class Simulator {
   // Something whose C-level attributes and iteration the simulation cannot see into: a file, an outside iterator.
   bool is_outside_opaque(PyObject* obj);
 
+  bool is_instance(PyObject* obj, PyObject* type);
+  // What the trace relies on is kept from changing by registering a class with an ABC.
+  void rely_on_registrations();
+  // Of a C function without arguments, which each call asks again.
+  Ref rely_on_answer(PyObject* question);
+
   // Global-state setters called in the trace, in order: callable and arguments.
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
   const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }

@@ -146,6 +146,11 @@ void World::rely_on_item(PyObject* dict, PyObject* name, PyObject* value) {
     guard(GuardKind::kHasNoKey, source, name);
 }
 
+void World::rely_on_answer(PyObject* question, PyObject* answer) {
+  if (relied_on_.insert(question, question))
+    guard(GuardKind::kAnswers, sources().constant(pool_.add(question)), answer);
+}
+
 bool World::rely_on_code(PyObject* function) {
   if (!relied_on_.insert(function, nullptr)) return false;
   guard(GuardKind::kIdIs, sources().read(SourceKind::kFunctionCode, source_of(function)),

@@ -71,6 +71,8 @@ class World {
   // Guards, once in a capture, what a constant type or dictionary has by that name. Null: nothing.
   void rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found);
   void rely_on_mro(PyTypeObject* type);
+  // Of a C function without arguments.
+  void rely_on_answer(PyObject* question, PyObject* answer);
   void rely_on_item(PyObject* dict, PyObject* name, PyObject* value);
   // False: that was done before.
   bool rely_on_code(PyObject* function);

@@ -93,7 +93,7 @@ PyObject* context_value(PyObject* var, OwnedValues& owned) {
 bool answers(PyObject* function, PyObject* expected) {
   Ref answer = Ref::steal(PyObject_CallObject(function, nullptr));
   if (!answer) PyErr_Clear();
-  return answer.get() == expected;
+  return answer && same_plain_data(answer.get(), expected);
 }
 
 // `expected`: the items in the order in which the set gives them, which the trace may have seen.
