@@ -11,6 +11,7 @@ void add_guards_of(Capture& capture, const Capture& other) {
     if (source.base.valid()) source.base = renamed[source.base.index()];
     renamed.push_back(capture.sources.add(source));
   }
+  capture.classes.insert(capture.classes.end(), other.classes.begin(), other.classes.end());
   std::unordered_set<uint32_t> tensors;
   for (const Guard& row : capture.guards.rows())
     if (row.kind == GuardKind::kTensorMatch) tensors.insert(row.source.value);

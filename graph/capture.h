@@ -43,12 +43,14 @@ struct Capture {
   std::vector<TensorFacts> tensor_facts;
   std::vector<SourceId> input_sources;  // of the graph's inputs, in order
   RecipeTable recipes;
-  std::vector<Effect> effects;  // in program order
-  bool has_handlers = false;    // some code of the trace has a `try` or `with`
+  std::vector<Effect> effects;   // in program order
+  std::vector<ConstId> classes;  // whose addresses the guards of class orders compare
+  bool has_handlers = false;     // some code of the trace has a `try` or `with`
   ExitKind exit = ExitKind::kReturn;
-  RecipeId returned;              // kReturn
-  std::vector<FrameExit> frames;  // kBreak: outermost (the segment's own) first
-  uint16_t stop_reason = 0;       // kBreak: row of tracer/stop_reasons.def
+  RecipeId returned;                 // kReturn
+  std::vector<uint32_t> left_slots;  // kReturn: of the segment's own frame; it let go of what was in them
+  std::vector<FrameExit> frames;     // kBreak: outermost (the segment's own) first
+  uint16_t stop_reason = 0;          // kBreak: row of tracer/stop_reasons.def
   std::string stop_detail;
   bool may_reach_python = false;                   // the breaking instruction may run Python frames: the hook is wanted
   std::string stop_location;                       // file:line of the user's code

@@ -273,6 +273,17 @@ void Simulator::drop_locals(SimFrame& root) {
   close_dropped_generators();
 }
 
+// A traceback may keep the real frame, which would then keep what the program has let go of.
+void Simulator::note_left_slots(const SimFrame& root) {
+  for (uint32_t i = 0; i < root.slots.size(); ++i) {
+    PyObject* before = start_.slots[i];
+    if (root.raw[i] || !before || root.code->slots[i].is_cell || root.code->slots[i].is_free) continue;
+    PyObject* now = root.slots[i].get();
+    const bool kept = now && (now == before || now == world_.representation(before));
+    if (!kept) capture_->left_slots.push_back(i);
+  }
+}
+
 std::unique_ptr<graph::Capture> Simulator::run() {
   services_.host.begin(capture_.get());
   session_.host = &services_.host;
@@ -298,6 +309,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   }
   try {
     SymValue result = run_frame(root);
+    note_left_slots(root);
     drop_locals(root);
     finish_return(std::move(result));
   } catch (const ReachedBreakPoint&) {

@@ -272,6 +272,7 @@ class Simulator {
   void require_no_open_generator();
   void prepare_root();
   [[noreturn]] void end_at(size_t level);
+  void note_left_slots(const SimFrame& root);
   void finish_return(SymValue value);
   void finish_break();
   Ref rebind_builtin(PyObject* callable);

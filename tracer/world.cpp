@@ -165,7 +165,7 @@ void World::rely_on_mro(PyTypeObject* type) {
   std::vector<PyObject*> classes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     classes.push_back(PyTuple_GET_ITEM(type->tp_mro, i));
-    pool_.add(classes.back());  // so that its end is the entry's
+    capture_.classes.push_back(pool_.add(classes.back()));  // so that its end is the entry's
   }
   Ref addresses = Ref::steal(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(classes.data()),
                                                        static_cast<Py_ssize_t>(classes.size() * sizeof(PyObject*))));

@@ -104,9 +104,24 @@ std::vector<bool> CompiledEntry::objects_in_use() const {
   return used;
 }
 
+// By ConstId: part of the capture. The others are of passes that were given up.
+std::vector<bool> CompiledEntry::objects_named() const {
+  std::vector<bool> named(objects_.size(), false);
+  auto name = [&](graph::ConstId id) {
+    if (id.valid()) named[id.index()] = true;
+  };
+  for (const graph::Guard& guard : capture_->guards.rows()) name(guard.object);
+  for (size_t i = 0; i < capture_->sources.size(); ++i) name(capture_->sources.at(graph::SourceId(i)).object);
+  for (size_t i = 0; i < capture_->recipes.size(); ++i) name(capture_->recipes.at(graph::RecipeId(i)).object);
+  for (const graph::TensorFacts& facts : capture_->tensor_facts) name(facts.python_type);
+  for (const graph::FrameExit& frame : capture_->frames) name(frame.code);
+  for (graph::ConstId id : capture_->classes) name(id);
+  return named;
+}
+
 void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment) {
   entry->segment_ = segment;
-  std::vector<bool> used = entry->objects_in_use();
+  const std::vector<bool> used = entry->objects_in_use(), named = entry->objects_named();
   std::vector<bool> replayed(used.size(), false);
   for (size_t i = 0; i < entry->capture_->recipes.size(); ++i)
     if (graph::ConstId id = entry->capture_->recipes.at(graph::RecipeId(i)).object; id.valid())
@@ -116,6 +131,10 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
     graph::ConstId id(i);
     PyObject* obj = entry->objects_.at(id);
     if (used[i] || !worth_watching(obj)) continue;
+    if (!named[i]) {
+      entry->objects_.let_go(id);
+      continue;
+    }
     if (!callback) callback = make_callback(entry, &EntryWatch::fire, &EntryWatch::free);
     Ref watch = Ref::steal(PyWeakref_NewRef(obj, callback.get()));
     if (!watch) {

@@ -50,6 +50,7 @@ class CompiledEntry {
  private:
   friend struct EntryWatch;
   std::vector<bool> objects_in_use() const;
+  std::vector<bool> objects_named() const;
   void object_died();
 
   std::unique_ptr<graph::Capture> capture_;

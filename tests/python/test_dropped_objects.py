@@ -1,5 +1,6 @@
 """What runs when the program lets go of an object: the rest of a generator that is closed, and __del__."""
 
+import gc
 import weakref
 from collections.abc import Sequence
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import framejit
+from support import counts
 from support.counts import at_least
 from support.same_as_eager import assert_same_as_eager
 
@@ -359,3 +361,57 @@ def test_method_that_its_class_lets_go_of():
         return x.sin(), before, reference() is None
 
     check(f, graphs=None, breaks=at_least(1), warm=False)  # each call makes another class
+
+
+def test_what_a_handler_lets_go_of_ends_with_the_call():
+    """The exception names the frame that has raised it; its local named the exception for ever."""
+    log = []
+
+    def suspended():
+        try:
+            yield 1
+        finally:
+            log.append("closed")
+
+    def program(x):
+        held = suspended()
+        next(held)
+        try:
+            raise ValueError(4)
+        except ValueError as error:
+            framejit.graph_break()
+            log.append(error.args)
+        return x * 2
+
+    compiled = framejit.to_static(program)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            log.clear()
+            compiled(x3())
+            assert log == [(4,), "closed"]
+    finally:
+        gc.enable()
+
+
+def test_set_made_before_a_break_that_is_moved():
+    """The first pass, which could not break in the loop, had copied the set: when the copy died the capture did."""
+
+    def program(x, n):
+        locals()
+        found = {n}
+
+        def gen(v):
+            yield v.cos()
+
+        for item in gen(x):
+            x = (x + item).sin()
+            framejit.graph_break()
+        return x, found
+
+    compiled = framejit.to_static(program)
+    compiled(x3(), 3)
+    with counts.counting() as counted:
+        compiled(x3(), 3)
+    assert (counted.captures, counted.fallbacks) == (0, 0) and counted.hits, counted
