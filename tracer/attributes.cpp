@@ -257,7 +257,10 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   PyObject* in_meta = _PyType_Lookup(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
     if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, owner);
-    return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
+    Ref value = sim.check(PyObject_GetAttr(owner.get(), name));
+    if (!is_heap_type(type)) return sim.from_outside(std::move(value));
+    SourceId source = world.sources().constant(world.pool().add(owner.get()));
+    return world.wrap(sim.keep(value), world.sources().keyed(SourceKind::kAttr, source, world.pool().add(name)));
   }
   PyObject* found = sim.lookup_type(type, name);
   if (found) {
@@ -298,8 +301,11 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
   if (auto found = sim.read_namespace(dict, name)) return *found;
   if (annotations)
     sim.stop(StopReason::kUnsupportedAttribute, "the annotations of a module, which are made when they are read");
-  if (PyObject* in_type = _PyType_Lookup(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type))
+  if (PyObject* in_type = sim.lookup_type(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type)) {
+    if (PyObject* get = _PyType_Lookup(Py_TYPE(in_type), interned("__get__")); get && PyFunction_Check(get))
+      return sim.bind(in_type, owner);
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
+  }
   // A module-level __getattr__ may import: only what it has already put in place is read.
   Ref value = Ref::steal(PyObject_GetAttr(owner.get(), name));
   if (!value) sim.raise();

@@ -22,14 +22,26 @@ PyObject* attribute_name(Simulator& sim, SymValue& name) {
   return obj;
 }
 
+// Its text names a class: all that the text may say of it.
+void rely_on_names(Simulator& sim, PyTypeObject* type) {
+  for (const char* name : {"__name__", "__qualname__", "__module__"}) {
+    SymValue part = sim.load_attr(SymValue::borrow(reinterpret_cast<PyObject*>(type)), name);
+    sim.realise(part);
+  }
+}
+
 // The text of an object comes from neither Python code of its type nor its address. `outer`: the containers around it.
 bool has_plain_text(Simulator& sim, PyObject* obj, std::vector<PyObject*>& outer) {
   if (is_plain_data(obj)) return true;
   if (sim.is_tensor(obj)) sim.stop(StopReason::kDataDependentValue, "the text of a tensor");
   sim.world().rely_on_identity(obj);
   if (PyModule_Check(obj)) return false;  // it looks into the module's dictionary
+  if (PyType_Check(obj)) rely_on_names(sim, reinterpret_cast<PyTypeObject*>(obj));
   if (PyType_Check(obj) || is_identity_constant(obj)) return true;
-  if (PyExceptionInstance_Check(obj)) return !sim.is_outside_opaque(obj);
+  if (PyExceptionInstance_Check(obj)) {
+    rely_on_names(sim, Py_TYPE(obj));
+    return !sim.is_outside_opaque(obj);
+  }
   if (std::find(outer.begin(), outer.end(), obj) != outer.end()) return true;  // it holds itself
   outer.push_back(obj);
   bool plain = true;
@@ -402,6 +414,14 @@ SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {
   PyObject* self = sim.realise(args.positional[1]);
   if (self == Py_None) return args.positional[0];
   return SymValue(sim.check(PyMethod_New(args.positional[0].get(), self)));
+}
+
+// A fake is none. The guards compare the dispatch keys, which tell it of a real one.
+SymValue call_is_inference(Simulator& sim, PyObject* callable, CallArgs args) {
+  expect(sim, args, 1, 1, "is_inference");
+  const Outside* outside = sim.world().find(sim.realise(args.positional[0]));
+  if (!outside) sim.stop(StopReason::kUnsupportedTensor, "is_inference of a tensor that the trace made");
+  return SymValue(sim.check(PyObject_CallFunctionObjArgs(callable, outside->real.get(), nullptr)));
 }
 
 SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }

@@ -31,6 +31,10 @@ bool is_torch_query(std::string_view name) {
   return false;
 }
 
+std::string_view method_name(PyObject* c_function) {
+  return reinterpret_cast<PyCFunctionObject*>(c_function)->m_ml->ml_name;
+}
+
 // A C function or method of torch that computes from its arguments alone: operators, and questions about the state of
 // torch. All others (guards, generators, autograd functions) may change something that the trace would not see.
 bool is_torch_builtin(PyObject* callable) {
@@ -51,7 +55,7 @@ bool is_torch_builtin(PyObject* callable) {
   if (name.empty() && self && PyModule_Check(self)) name = PyModule_GetName(self);
   if (!self && name == "torch") return true;  // static methods of torch._C._VariableFunctionsClass
   if (one_of(name, {"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special"})) return true;
-  return name.substr(0, 5) == "torch" && is_torch_query(function->m_ml->ml_name);
+  return name.substr(0, 5) == "torch" && is_torch_query(method_name(callable));
 }
 
 bool is_builtin_exception(PyTypeObject* type) {
@@ -450,6 +454,8 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   }
   if (row) return call_row(*row, target, std::move(args));
   if (is_torch_builtin(callable)) {
+    if (args.count() == 0 && !args.has_keywords() && is_torch_query(method_name(callable)))
+      return SymValue(rely_on_answer(callable));
     for (SymValue& value : args.positional) realise(value);
     require_plain(args, callable);
     return call_real(callable, args);

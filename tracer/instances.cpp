@@ -97,7 +97,8 @@ void Simulator::rely_on_registrations() {
 
 Ref Simulator::rely_on_answer(PyObject* question) {
   Ref answer = check(PyObject_CallObject(question, nullptr));
-  if (!is_plain_data(answer.get())) stop(StopReason::kUnknownCall, qualified_name(question));
+  if (!is_plain_data(answer.get()) && !is_identity_constant(answer.get()))
+    stop(StopReason::kUnknownCall, qualified_name(question));
   world_.rely_on_answer(question, answer.get());
   return answer;
 }

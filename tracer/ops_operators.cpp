@@ -113,6 +113,7 @@ void handle_LoadSuperAttr(Simulator& sim, SimFrame& frame, const Instruction& in
   SymValue super = frame.pop();
   if (sim.realise(super) != reinterpret_cast<PyObject*>(&PySuper_Type) || !PyType_Check(sim.realise(cls)))
     sim.stop(StopReason::kUnsupportedInstruction, "super is not the builtin");
+  sim.realise(self);
   SymValue found =
       sim.load_super_attr(reinterpret_cast<PyTypeObject*>(cls.get()), self, frame.code->name_at(instr.arg));
   bool method = instr.aux & bytecode::kSuperMethod;

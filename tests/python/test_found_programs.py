@@ -728,6 +728,24 @@ def test_method_written_in_c_that_the_class_overrides():
     check(program, x3(), Doubling([5]))
 
 
+def test_method_of_the_super_class_bound_to_another_class():
+    """Up to 3.11 the super object was made by a call, which relied on the class it got."""
+
+    class Meta(type):
+        def told(cls):
+            framejit.graph_break()
+            method = super().__repr__
+            framejit.graph_break()
+            return method()
+
+    def program(x, cls):
+        return x + 1, cls.told()
+
+    compiled = framejit.to_static(program)
+    for cls in [Meta("First", (), {}), Meta("Second", (), {})] * 2:
+        assert compiled(x3(), cls)[1] == repr(cls)
+
+
 def test_method_called_before_the_class_has_an_order():
     class Meta(type):
         def mro(cls):
