@@ -19,28 +19,21 @@ class FrameGate {
   virtual std::string take_refused() = 0;
 };
 
-class ShutGate {
+// The gate as one of its functions leaves it, for a scope.
+template <int (FrameGate::*Enter)(), void (FrameGate::*Leave)(int)>
+class GateScope {
  public:
-  explicit ShutGate(FrameGate& gate) : gate_(gate), token_(gate.shut()) {}
-  ~ShutGate() { gate_.end_shut(token_); }
-  ShutGate(const ShutGate&) = delete;
-  ShutGate& operator=(const ShutGate&) = delete;
+  explicit GateScope(FrameGate& gate) : gate_(gate), token_((gate.*Enter)()) {}
+  ~GateScope() { (gate_.*Leave)(token_); }
+  GateScope(const GateScope&) = delete;
+  GateScope& operator=(const GateScope&) = delete;
 
  private:
   FrameGate& gate_;
   int token_;
 };
 
-class OpenGate {
- public:
-  explicit OpenGate(FrameGate& gate) : gate_(gate), token_(gate.open()) {}
-  ~OpenGate() { gate_.end_open(token_); }
-  OpenGate(const OpenGate&) = delete;
-  OpenGate& operator=(const OpenGate&) = delete;
-
- private:
-  FrameGate& gate_;
-  int token_;
-};
+using ShutGate = GateScope<&FrameGate::shut, &FrameGate::end_shut>;
+using OpenGate = GateScope<&FrameGate::open, &FrameGate::end_open>;
 
 }  // namespace framejit

@@ -17,6 +17,8 @@ import torch.utils._python_dispatch
 import framejit
 from framejit import _C
 from framejit._shadow.compare import compare
+from framejit._shadow.describe import Describer
+from framejit._shadow.snapshot import Snapshot
 from support.counts import counting
 
 LOG = []
@@ -338,6 +340,42 @@ for _ in range(5):
     f(torch.ones(2))
 print(framejit.stats()["shadowed"])
 """
+
+
+def test_what_ends_when_a_run_is_put_back_leaves_nothing_behind():
+    log, held = [], {}
+
+    class Ending:
+        def __del__(self):
+            log.append("ended")
+            held["ended"] = 1
+
+    def fn():
+        log.append(Ending())
+        held["object"] = Ending()
+
+    snapshot = Snapshot(fn)
+    fn()
+    snapshot.restore()
+    assert (log, held) == ([], {})
+
+
+def test_containers_with_methods_of_their_own_are_read_without_them():
+    called = []
+
+    class Own(dict):
+        def keys(self):
+            called.append("keys")
+            return dict.keys(self)
+
+        items = values = __iter__ = clear = update = keys
+
+    own = Own(a=1)
+    snapshot = Snapshot(lambda: own)
+    own["b"] = 2
+    assert Describer(snapshot.versions).describe("own", own) is None
+    snapshot.restore()
+    assert (list(dict.items(own)), called) == ([("a", 1)], [])
 
 
 def test_environment_switches_it_on():

@@ -67,6 +67,10 @@ class Snapshot:
         with torch._C.DisableTorchFunctionSubclass():
             for restore, target, saved in self._records:
                 restore(target, saved)
+            # What that let go of may have changed some of it as it ended: a generator that was closed, an exception's.
+            for restore, target, saved in self._records:
+                if restore is not restore_tensor:
+                    restore(target, saved)
         for (_, name), (namespace, saved) in self._globals.items():
             if saved is MISSING:
                 namespace.pop(name, None)
