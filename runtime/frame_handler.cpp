@@ -120,7 +120,10 @@ int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
   *result = nullptr;
   try {
     if (!mark && classify(code) != CodeMark::kUser) return 0;
-    if (must_run_eagerly(PyThreadState_Get())) return 0;
+    PyThreadState* const tstate = PyThreadState_Get();
+    if (must_run_eagerly(tstate)) return 0;
+    // What the collector runs is no part of the call during which it happens to work.
+    if (!engine().everything && framejit_is_collecting(tstate)) return 0;
     return HookedFrame(*view).run(result);
   } catch (const std::exception& error) {
     set_code_mark(code, CodeMark::kSkipped);

@@ -415,3 +415,25 @@ def test_set_made_before_a_break_that_is_moved():
     with counts.counting() as counted:
         compiled(x3(), 3)
     assert (counted.captures, counted.fallbacks) == (0, 0) and counted.hits, counted
+
+
+def test_what_the_collector_runs_is_not_captured():
+    """It works whenever it likes: what explain() told of a call was another thing each time."""
+
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            LOG.append(torch.ones(1) + 1)
+
+    def program(x):
+        y = x.sin()
+        gc.collect()
+        return y.cos()
+
+    gc.collect()
+    Cycle()
+    LOG.clear()
+    report = framejit.explain(program, x3())
+    assert (len(report.captures), len(LOG)) == (2, 1)
