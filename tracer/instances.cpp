@@ -27,8 +27,8 @@ bool is_instance_of_tensor_type(Simulator& sim, PyObject* tensor, PyObject* type
 enum class Asker { kNone, kAbc, kTyping, kTorch, kOther };
 
 // Who wrote the method that the class of `type` has for the check.
-Asker asker_of(PyObject* type, const char* method) {
-  PyObject* hook = _PyType_Lookup(Py_TYPE(type), interned(method));
+Asker asker_of(Simulator& sim, PyObject* type, const char* method) {
+  PyObject* hook = sim.lookup_type(Py_TYPE(type), interned(method));
   if (!hook || !PyFunction_Check(hook)) return Asker::kNone;
   PyObject* module = PyDict_GetItemString(PyFunction_GET_GLOBALS(hook), "__name__");
   const std::string_view name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
@@ -70,7 +70,7 @@ bool passes(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObject
   if (instance && reinterpret_cast<PyObject*>(asked) == type) return true;
   if (instance && sim.is_tensor(subject) && !strcmp(Py_TYPE(type)->tp_name, "torch.tensortype"))
     return is_instance_of_tensor_type(sim, subject, type);
-  const Asker asker = asker_of(type, check.method);
+  const Asker asker = asker_of(sim, type, check.method);
   if (asker == Asker::kOther)
     if (auto answer = sim.call_special(type, check.method, {SymValue::borrow(subject)})) return sim.truth(*answer);
   // Before the question: a class that another thread registers meanwhile must not go unseen.

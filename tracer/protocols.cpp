@@ -30,17 +30,16 @@ const TypingModule& typing_module() {
 bool is_plain_member(PyObject* found) {
   return PyFunction_Check(found) || PyCFunction_Check(found) || Py_TYPE(found) == &PyMethodDescr_Type ||
          Py_TYPE(found) == &PyWrapperDescr_Type || Py_TYPE(found) == &PyClassMethod_Type ||
-         Py_TYPE(found) == &PyStaticMethod_Type || PyType_Check(found) || is_plain_data(found);
+         Py_TYPE(found) == &PyStaticMethod_Type || Py_TYPE(found) == &PyMemberDescr_Type ||
+         Py_TYPE(found) == &PyGetSetDescr_Type || PyType_Check(found) || is_plain_data(found);
 }
 
 // Whether a member of the class is called or only looked up to see that it is there depends on the version.
 bool has_member(Simulator& sim, SymValue& subject, PyObject* name, bool is_method) {
   PyTypeObject* type = Py_TYPE(sim.realise(subject));
   PyObject* found = sim.lookup_type(type, name);
-  if (found && !PyDescr_IsData(found) && !is_plain_member(found))
+  if (found && !is_plain_member(found))
     sim.stop(StopReason::kUnknownCall, fmt::format("a protocol's member that is a '{}'", Py_TYPE(found)->tp_name));
-  if (found && Py_TYPE(found) == &PyProperty_Type)
-    sim.stop(StopReason::kUnknownCall, "a protocol's member that is a property");
   for (const char* hook : {"__getattr__", "__getattribute__"})
     if (PyObject* own = sim.lookup_type(type, interned(hook)); own && PyFunction_Check(own))
       sim.stop(StopReason::kUnknownCall, fmt::format("a protocol's member of a class with {}", hook));

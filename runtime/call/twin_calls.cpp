@@ -74,7 +74,10 @@ class SiteCall {
 
   PyObject* leave_by_return() {
     Ref value = replay_->build(entry_->capture().returned);
-    if (!value) FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
+    if (!value) {
+      FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
+      return nullptr;
+    }
     for (uint32_t slot : entry_->capture().left_slots) framejit_slot_set(&view_.localsplus[slot], nullptr);
     return leave_with(std::move(value));
   }

@@ -183,6 +183,21 @@ def test_checks_of_the_program_run_in_each_call(name):
     assert_same_as_eager(fn, torch.ones(3), graphs=None, breaks=None, fallbacks=None, cold_runs=4, miss=None)
 
 
+def test_check_that_a_metaclass_gets_later():
+    class Meta(type):
+        pass
+
+    asked = Meta("Asked", (), {})
+
+    def fn(x):
+        return x + 1, isinstance(3, asked), issubclass(int, asked)
+
+    compiled = framejit.to_static(fn)
+    assert [compiled(torch.ones(2))[1:] for _ in range(2)] == [(False, False)] * 2
+    Meta.__instancecheck__ = Meta.__subclasscheck__ = lambda cls, o: True
+    assert [compiled(torch.ones(2))[1:] for _ in range(2)] == [(True, True)] * 2
+
+
 @pytest.mark.runs_once("a class keeps the answers of the eager run")
 def test_hook_of_an_abc_runs_when_eager_asks_it():
     """Each class has a cache: a fresh one for each of the two."""
@@ -319,6 +334,24 @@ class TestProtocols:
             return x.sin(), isinstance(o, Sized), x.cos()
 
         assert_same_as_eager(fn, torch.ones(2), Measured(), graphs=None, breaks=None, fallbacks=None, cold_runs=3)
+
+    def test_member_that_is_a_descriptor_of_the_program(self):
+        class Noting:
+            def __get__(self, o, owner=None):
+                LOG.append("size")
+                return 3
+
+            def __set__(self, o, value):
+                LOG.append("set")
+
+        class Measured:
+            size = Noting()
+
+        def fn(x):
+            return x.sin(), isinstance(o, Sized), x.cos()
+
+        o = Measured()
+        assert_same_as_eager(fn, torch.ones(2), graphs=None, breaks=None, fallbacks=None, cold_runs=3)
 
     def test_protocol_without_a_check_at_run_time(self):
         class Unchecked(typing.Protocol):

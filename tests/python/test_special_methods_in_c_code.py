@@ -1,5 +1,6 @@
 """Special methods in Python that C code calls: they run in each call, never at the capture."""
 
+import abc
 import collections
 import functools
 import gc
@@ -272,3 +273,38 @@ def test_what_the_collector_runs_meanwhile():
         gc.set_threshold(*threshold)
     gc.collect()
     assert (watcher.seen, len(ended)) == (20, 20)
+
+
+class Collecting:
+    collect = staticmethod(gc.collect)
+
+
+def test_generator_that_the_collector_closes_while_c_code_runs():
+    class Asked(abc.ABC):  # a hook in C, which calls collect() of the class it is asked about
+        __subclasshook__ = operator.methodcaller("collect")
+
+    def helper():
+        return 1
+
+    def closing(itself):
+        try:
+            yield
+        finally:
+            LOG.append(helper())
+
+    def fn(x):
+        try:
+            isinstance(Collecting(), Asked)
+        except AssertionError:  # the number of what was collected is no answer
+            return x + 1
+
+    compiled = framejit.to_static(fn)
+    gc.collect()
+    itself = []
+    itself.append(closing(itself))
+    next(itself[0])
+    del itself
+    LOG.clear()
+    with counts.counting() as counted:
+        compiled(torch.ones(3))
+    assert (LOG, counted.breaks) == ([1], 0), counted
