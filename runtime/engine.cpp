@@ -54,7 +54,7 @@ Engine::CodeRow& Engine::row(PyObject* code) {
   static PyMethodDef method = {"on_code_end", on_code_end, METH_O, nullptr};
   static PyObject* const callback = PyCFunction_New(&method, nullptr);
   if (auto found = rows_.find(code); found != rows_.end()) return found->second;
-  auto info = std::make_shared<const CodeInfo>(bytecode::decode(code));
+  auto info = std::make_shared<const CodeInfo>(bytecode::decode(code), is_standard(code));
   Ref watch = Ref::steal(PyWeakref_NewRef(code, callback));
   FJ_CHECK(static_cast<bool>(watch), "out of memory");
   watch_codes_.emplace(watch.get(), code);

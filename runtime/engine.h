@@ -22,7 +22,10 @@ struct CodeInfo {
   bytecode::DecodedCodePtr decoded;
   codegen::TwinLayout layout;
 
-  explicit CodeInfo(bytecode::DecodedCodePtr code) : decoded(std::move(code)), layout(*decoded) {}
+  bool standard;  // see Engine::is_standard
+
+  CodeInfo(bytecode::DecodedCodePtr code, bool is_standard)
+      : decoded(std::move(code)), layout(*decoded), standard(is_standard) {}
 };
 using CodeInfoPtr = std::shared_ptr<const CodeInfo>;
 

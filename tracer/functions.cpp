@@ -148,7 +148,7 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   frame->function = Ref::borrow(function);
   PyObject* globals = PyFunction_GET_GLOBALS(function);
   frame->globals = Ref::borrow(globals);
-  PyObject* builtins = PyDict_GetItemString(globals, "__builtins__");
+  PyObject* builtins = PyDict_GetItem(globals, interned("__builtins__"));
   frame->builtins = Ref::borrow(builtins ? builtins : PyEval_GetBuiltins());
   frame->slots.resize(frame->code->slots.size());
   frame->next = InstrIndex(0);

@@ -1,6 +1,7 @@
 // isinstance(), issubclass() and class patterns, in the order of Objects/abstract.c.
 #include "base/once.h"
 #include "tracer/builtins.h"
+#include "tracer/library_code.h"
 #include "tracer/protocols.h"
 
 namespace framejit {
@@ -30,8 +31,7 @@ enum class Asker { kNone, kAbc, kTyping, kTorch, kOther };
 Asker asker_of(Simulator& sim, PyObject* type, const char* method) {
   PyObject* hook = sim.lookup_type(Py_TYPE(type), interned(method));
   if (!hook || !PyFunction_Check(hook)) return Asker::kNone;
-  PyObject* module = PyDict_GetItemString(PyFunction_GET_GLOBALS(hook), "__name__");
-  const std::string_view name = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : "";
+  const std::string_view name = module_name(PyFunction_GET_GLOBALS(hook));
   if (name.substr(0, 5) == "torch") return Asker::kTorch;
   return name == "abc" ? Asker::kAbc : name == "typing" ? Asker::kTyping : Asker::kOther;
 }

@@ -1,6 +1,6 @@
 #include "tracer/library_code.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "tracer/library.h"
 
@@ -10,12 +10,9 @@ namespace {
 using graph::GuardKind;
 using graph::SourceKind;
 
-bool is_named(PyObject* globals, std::initializer_list<const char*> names) {
-  PyObject* name = PyDict_GetItemString(globals, "__name__");
-  if (!name || !PyUnicode_Check(name)) return false;
-  for (const char* each : names)
-    if (PyUnicode_CompareWithASCIIString(name, each) == 0) return true;
-  return false;
+bool is_named(PyObject* globals, std::initializer_list<std::string_view> names) {
+  const std::string_view name = module_name(globals);
+  return std::any_of(names.begin(), names.end(), [name](std::string_view each) { return name == each; });
 }
 
 bool is_direct_namespace(PyObject* globals) {
@@ -104,18 +101,21 @@ class DirectReads {
 
 }  // namespace
 
+std::string_view module_name(PyObject* globals) {
+  PyObject* name = PyDict_GetItem(globals, interned("__name__"));
+  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  if (!text) PyErr_Clear();
+  return text ? text : "";
+}
+
 bool is_library_namespace(PyObject* globals) {
-  static const char* const kModules[] = {"builtins",        "math",    "operator", "functools",  "itertools",
-                                         "collections",     "typing",  "types",    "contextlib", "enum",
-                                         "dataclasses",     "abc",     "copy",     "inspect",    "_operator",
-                                         "collections.abc", "numbers", "re"};
-  PyObject* name = PyDict_GetItemString(globals, "__name__");
-  if (!name || !PyUnicode_Check(name)) return false;
-  const char* text = PyUnicode_AsUTF8(name);
-  if (!strncmp(text, "torch", 5) && (text[5] == '\0' || text[5] == '.')) return true;
-  for (const char* module : kModules)
-    if (!strcmp(text, module)) return true;
-  return false;
+  static constexpr std::string_view kModules[] = {"builtins",        "math",    "operator", "functools",  "itertools",
+                                                  "collections",     "typing",  "types",    "contextlib", "enum",
+                                                  "dataclasses",     "abc",     "copy",     "inspect",    "_operator",
+                                                  "collections.abc", "numbers", "re"};
+  const std::string_view name = module_name(globals);
+  if (name == "torch" || name.substr(0, 6) == "torch.") return true;
+  return std::any_of(std::begin(kModules), std::end(kModules), [name](std::string_view each) { return name == each; });
 }
 
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {

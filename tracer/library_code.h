@@ -1,10 +1,14 @@
 // What is taken of the Python code of torch and the standard library without simulating it.
 #pragma once
 
+#include <string_view>
+
 #include "tracer/simulator.h"
 
 namespace framejit {
 
+// The name of the module whose globals these are; empty: they have none.
+std::string_view module_name(PyObject* globals);
 // The globals of a module of torch or of the standard library: its functions are made once.
 bool is_library_namespace(PyObject* globals);
 // torch functions in Python that only compute from their arguments: called on fakes instead of simulated.

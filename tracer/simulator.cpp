@@ -1,5 +1,8 @@
 #include "tracer/simulator.h"
 
+#include <array>
+#include <cstring>
+
 #include "base/handled_exception.h"
 #include "tracer/callables.h"
 #include "tracer/proxies.h"
@@ -38,10 +41,14 @@ bool is_library_file(PyObject* filename) {
 
 }  // namespace
 
+// A literal is met again and again at one address. The table keeps what it held: no string ends.
 PyObject* interned(const char* text) {
-  PyObject* str = PyUnicode_InternFromString(text);
-  FJ_CHECK(str, "out of memory");
-  return str;
+  static std::array<PyObject*, 512> by_address{};
+  PyObject*& known = by_address[(reinterpret_cast<uintptr_t>(text) * 0x9E3779B97F4A7C15u) >> 55];
+  if (known && strcmp(PyUnicode_AsUTF8(known), text) == 0) return known;
+  known = PyUnicode_InternFromString(text);
+  FJ_CHECK(known, "out of memory");
+  return known;
 }
 
 Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until)

@@ -36,7 +36,7 @@ TracerServices services_for(ObjectPool& pool) {
             const codegen::TwinLayout& layout = engine().code_info(code.code)->layout;
             return !layout.why_not_twin() && !layout.why_not_exit({at, pending});
           },
-          [](const bytecode::DecodedCode& code) { return !engine().is_standard(code.code); },
+          [](const bytecode::DecodedCode& code) { return !engine().code_info(code.code)->standard; },
           [](PyObject* callable) { return static_function_target(callable); },
           [](PyObject* function) { return Engine::runs_eagerly(function); },
           frame_gate(),
