@@ -1,6 +1,7 @@
 """Nothing is kept alive: deleted models, arguments, results and functions are freed, and entries go with them."""
 
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -413,3 +414,25 @@ codecs.register(Searcher().search)
 def test_finalizer_runs_when_the_interpreter_has_no_modules_any_more():
     done = subprocess.run([sys.executable, "-c", LAST_WORDS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert (done.returncode, done.stdout) == (0, b"last words")
+
+
+MEMBERS = """
+import enum
+import framejit_bytecode._core
+framejit_bytecode._core.capture_everything()
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+print(Colour.BLUE.value, end="")
+"""
+
+
+def test_guards_of_an_object_that_ends_with_its_capture_are_not_checked():
+    # The debug allocator overwrites what is freed.
+    environment = dict(os.environ, PYTHONMALLOC="debug")
+    done = subprocess.run(
+        [sys.executable, "-c", MEMBERS], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert (done.returncode, done.stdout) == (0, b"2")
