@@ -21,7 +21,6 @@ class CodeCache;
 struct CodeInfo {
   bytecode::DecodedCodePtr decoded;
   codegen::TwinLayout layout;
-
   bool standard;  // see Engine::is_standard
 
   CodeInfo(bytecode::DecodedCodePtr code, bool is_standard)

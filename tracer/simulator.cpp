@@ -41,7 +41,7 @@ bool is_library_file(PyObject* filename) {
 
 }  // namespace
 
-// A literal is met again and again at one address. The table keeps what it held: no string ends.
+// A literal is met again and again at one address. What the table has once held stays: others have it borrowed.
 PyObject* interned(const char* text) {
   static std::array<PyObject*, 512> by_address{};
   PyObject*& known = by_address[(reinterpret_cast<uintptr_t>(text) * 0x9E3779B97F4A7C15u) >> 55];
