@@ -15,7 +15,7 @@ PyObject* trace_stop_type();
 // Raises it. Takes the GIL if this thread does not hold it. `reason` is a name of tracer/stop_reasons.def.
 [[noreturn]] void stop_trace(const char* reason, const std::string& detail);
 
-// If that exception is set: clears it and fills in both.
+// If that exception is set, or LibTorch's own of a tensor without memory: clears it and fills in both.
 bool take_trace_stop(std::string* reason, std::string* detail);
 
 // Runs f; a C++ exception becomes the Python error that torch would raise for it, and the result false.

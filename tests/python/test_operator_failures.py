@@ -104,3 +104,22 @@ def test_custom_operator_that_fails_runs_once():
         with pytest.raises(ValueError, match="on purpose"):
             compiled(torch.ones(2))
         assert len(calls) == count
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: torch.max_pool1d(x, 2),
+    lambda x: torch.tensor_split(x, torch.tensor([1, 3]))[1],
+], ids=["max_pool1d", "tensor_split"])  # fmt: skip
+def test_kernel_that_looks_at_data_itself_does_not_fail(call):
+    """It finds no memory in what a capture has, where the real call succeeds."""
+
+    def f(x):
+        x = x + 1
+        try:
+            return call(x) * 2
+        except RuntimeError:
+            return x * 0
+
+    check(f, torch.arange(16.0).view(1, 4, 4))
+    reasons = framejit.explain(f, torch.arange(16.0).view(1, 4, 4)).stats["break_reasons"]
+    assert reasons == {"DataDependentValue": 1}
