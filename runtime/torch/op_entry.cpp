@@ -95,6 +95,15 @@ ReturnFact return_fact(const c10::FunctionSchema& schema, const c10::Argument& r
   return fact;
 }
 
+// The dispatcher's autograd kernels leave ADInplaceOrView on below them for in-place operators only
+// (tools/autograd/gen_variable_type.py in PyTorch).
+WriteCount write_count_of(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView)) return WriteCount::kDispatcher;
+  const bool in_place = op.operator_name().name.ends_with('_');
+  return in_place || !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) ? WriteCount::kKernel
+                                                                             : WriteCount::kNobody;
+}
+
 }  // namespace
 
 OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), info(&graph::op_info(id)) {
@@ -105,6 +114,7 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
     if (arg.alias_info() && arg.alias_info()->isWrite()) written_args.push_back(static_cast<uint16_t>(i));
     if (is_device(arg.real_type())) device_arg = static_cast<int16_t>(i);
   }
+  if (!written_args.empty()) write_count = write_count_of(op);
   for (const c10::Argument& result : schema.returns()) {
     returns.push_back(return_fact(schema, result));
     // Its schema says alias, but the executor gives each call a tensor of its own where that can be seen.

@@ -30,6 +30,13 @@ struct ReturnFact {
   bool is_same = false;    // it is that argument, written
 };
 
+// Who counts a write in the version counters of the tensors that an operator writes.
+enum class WriteCount : uint8_t {
+  kDispatcher,  // the operator's ADInplaceOrView kernel
+  kKernel,      // the operators that its kernel calls, as _foreach_add_ does: once, not at all, or often
+  kNobody,      // batch norm leaves the versions of its statistics
+};
+
 struct OpEntry {
   explicit OpEntry(const c10::OperatorHandle& handle);
 
@@ -39,6 +46,7 @@ struct OpEntry {
   std::vector<ArgKind> args;
   std::vector<ReturnFact> returns;
   std::vector<uint16_t> written_args;
+  WriteCount write_count = WriteCount::kDispatcher;
   int16_t device_arg = -1;
   bool native = false;         // graph/ has a rule that infers its results
   bool composite = false;      // decomposed by LibTorch into other operators on the CPU and on CUDA

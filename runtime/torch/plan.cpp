@@ -71,11 +71,15 @@ void Plan::find_canonical(const graph::Graph& graph) {
 }
 
 // A view made below autograd has a version counter of its own: a write through it counts for what it is a view of too.
-void Plan::add_written(const graph::Graph& graph, ValueId id, std::vector<uint32_t>& written) const {
+void Plan::add_written(const graph::Graph& graph, ValueId id, Step& step) const {
+  std::vector<uint32_t>& written = step.written;
   const auto first = static_cast<std::ptrdiff_t>(written.size());  // a list may name two views of one tensor
+  const uint32_t arg = canonical_[id.index()];
   do {
     const uint32_t reg = canonical_[id.index()];
-    if (std::find(written.begin() + first, written.end(), reg) == written.end()) written.push_back(reg);
+    if (std::find(written.begin() + first, written.end(), reg) != written.end()) continue;
+    written.push_back(reg);
+    step.written_args.push_back(arg);
   } while (view_step(graph, id, &id));
 }
 
@@ -83,6 +87,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   Step step;
   step.op = op_entry_by_id(node.op);
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
+  const bool bumps_versions = kind_ == PlanKind::kBelowAutograd && step.op->write_count != WriteCount::kNobody;
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
     auto arg = static_cast<uint16_t>(i);
@@ -98,8 +103,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
     } else {
       step.arguments.push_back(from_operand(operand, step.op->args[i], constants));
     }
-    if (kind_ == PlanKind::kBelowAutograd && graph::op_info(node.op).writes_arg(i))
-      graph::for_each_value(operand, [&](ValueId id) { add_written(graph, id, step.written); });
+    if (bumps_versions && graph::op_info(node.op).writes_arg(i))
+      graph::for_each_value(operand, [&](ValueId id) { add_written(graph, id, step); });
   }
   for (size_t i = 0; i < node.result_count; ++i) {
     uint32_t value = node.result(i).value;
@@ -166,6 +171,37 @@ void Plan::find_last_uses(const graph::Graph& graph, std::span<const ValueId> ke
   }
 }
 
+namespace {
+
+bool has_version(const at::Tensor& tensor) { return tensor.defined() && !tensor.is_inference(); }
+
+void bump_version(const at::Tensor& tensor) {
+  if (has_version(tensor)) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace
+
+// With the counting of writes on inside the kernel. What it counts for an argument counts for what that is a view of.
+void Plan::call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) {
+  std::vector<uint32_t> before;
+  before.reserve(step.written.size());
+  auto version_of_arg = [&](size_t i) {
+    const at::Tensor& arg = registers[step.written_args[i]];
+    return has_version(arg) ? static_cast<uint32_t>(arg._version()) : 0;
+  };
+  for (size_t i = 0; i < step.written.size(); ++i) before.push_back(version_of_arg(i));
+  {
+    c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+    keys.excluded_ = keys.excluded_.remove(c10::DispatchKey::ADInplaceOrView);
+    c10::impl::ForceDispatchKeyGuard counting(keys);
+    step.op->handle.callBoxed(stack);
+  }
+  for (size_t i = 0; i < step.written.size(); ++i) {
+    if (step.written[i] == step.written_args[i]) continue;
+    for (uint32_t n = version_of_arg(i) - before[i]; n > 0; --n) bump_version(registers[step.written[i]]);
+  }
+}
+
 void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const {
   if (step.constant) {
     registers[step.results[0]] = step.arguments[0].toTensor();
@@ -193,7 +229,12 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
       stack[base + list.arg] = std::move(items);
     }
   }
-  step.op->handle.callBoxed(stack);
+  const bool kernel_counts = !step.written.empty() && step.op->write_count == WriteCount::kKernel;
+  if (kernel_counts) {
+    call_counted(step, registers, stack);
+  } else {
+    step.op->handle.callBoxed(stack);
+  }
   size_t next = 0;
   for (size_t i = 0; i < step.list_lengths.size(); ++i) {
     c10::IValue& value = stack[base + i];
@@ -210,9 +251,8 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
   }
   stack.resize(base);
   if (step.clone) registers[step.results[0]] = registers[step.results[0]].clone();
-  for (uint32_t reg : step.written)
-    if (registers[reg].defined() && !registers[reg].is_inference())
-      registers[reg].unsafeGetTensorImpl()->bump_version();
+  if (!kernel_counts)
+    for (uint32_t reg : step.written) bump_version(registers[reg]);
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 

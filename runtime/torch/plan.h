@@ -38,7 +38,7 @@ class Plan {
   bool empty() const { return steps_.empty(); }
   size_t step_count() const { return steps_.size(); }
   graph::NodeId step_node(size_t step) const { return steps_[step].node; }
-  // Registers whose versions the step bumps.
+  // Registers whose versions the step may bump.
   const std::vector<uint32_t>& step_bumps(size_t step) const { return steps_[step].written; }
 
   // What run() tells: the step that runs, the failed one if it throws. `undo` may be null.
@@ -72,6 +72,7 @@ class Plan {
     std::vector<uint32_t> results;       // registers, kNoRegister: dropped
     std::vector<uint32_t> dead;          // emptied after the step
     std::vector<uint32_t> written;       // their versions are bumped
+    std::vector<uint32_t> written_args;  // beside `written`: the argument that is the tensor, or a view of it
     std::vector<uint32_t> list_lengths;  // of each return, where it is a list
     bool constant = false;               // framejit.constant
     bool clone = false;                  // lift_fresh of a constant that somebody could tell from a new tensor
@@ -79,10 +80,11 @@ class Plan {
   static constexpr uint32_t kNoRegister = 0xffffffffu;
 
   void find_canonical(const graph::Graph& graph);
-  void add_written(const graph::Graph& graph, graph::ValueId id, std::vector<uint32_t>& written) const;
+  void add_written(const graph::Graph& graph, graph::ValueId id, Step& step) const;
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const;
+  static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
 
   PlanKind kind_ = PlanKind::kBelowAutograd;
   std::vector<Step> steps_;

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import framejit
 from support.same_as_eager import assert_same_as_eager
 
 BIAS = torch.tensor([1.0, 2.0, 3.0])
@@ -400,6 +401,22 @@ def test_dispatch_mode_around_a_compiled_call():
         again, result = seen_by_mode(compiled)
         assert torch.equal(result, expected)
         assert again == names
+
+
+def test_operator_that_leaves_the_versions_of_what_it_writes():
+    """Nobody counts batch norm's writes to its statistics; `add_`'s are counted, and those of `_foreach_add_`."""
+
+    def f(x, mean, variance, other):
+        other.add_(1)
+        torch._foreach_add_([other[:1]], 1)
+        y = torch._native_batch_norm_legit(x, None, None, mean, variance, True, 0.1, 1e-5)[0]
+        return y, mean.sum()
+
+    tensors = (torch.arange(12.0).view(2, 3, 2), torch.zeros(3), torch.ones(3), torch.zeros(2))
+    check(f, *tensors)
+    before = [tensor._version for tensor in tensors]
+    framejit.to_static(f)(*tensors)
+    assert [tensor._version - version for tensor, version in zip(tensors, before)] == [0, 0, 0, 2]
 
 
 def test_cuda_is_not_initialised_by_capture():
