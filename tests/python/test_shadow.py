@@ -17,7 +17,7 @@ import torch.utils._python_dispatch
 import framejit
 from framejit import _C
 from framejit._shadow.compare import compare
-from framejit._shadow.describe import Describer
+from framejit._shadow.describe import Describer, tensor_bytes
 from framejit._shadow.snapshot import Snapshot
 from support.counts import counting
 
@@ -385,3 +385,11 @@ def test_environment_switches_it_on():
 def test_environment_must_be_a_number():
     code, text = run_python(PROGRAM, FRAMEJIT_SHADOW="often")
     assert code != 0 and "FRAMEJIT_SHADOW must be a number of calls, got 'often'" in text
+
+
+def test_description_of_tensors_of_which_plain_torch_has_no_bytes():
+    column = torch.arange(3.0).as_strided((3, 1), (1, 7))  # contiguous() keeps the stride of the one column
+    assert tensor_bytes(column) == torch.arange(3.0).numpy().tobytes()
+    zeros = torch._efficientzerotensor((2,))
+    assert tensor_bytes(zeros) == bytes(8)
+    assert tensor_bytes(torch.tensor([1 + 2j]).conj()) == torch.tensor([1 - 2j]).numpy().tobytes()

@@ -41,10 +41,18 @@ IGNORED_ATTRIBUTES = {"_compiled_call_impl"}
 
 def tensor_bytes(tensor):
     """The values, row-major, bit for bit."""
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    plain = with_memory(tensor).resolve_conj().resolve_neg().cpu()
     if plain.layout != torch.strided:
         plain = plain.to_dense()
-    return plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+    # Not contiguous(): that keeps any stride of a dimension of one item, which view() does not take.
+    rows = torch.empty(plain.numel(), dtype=plain.dtype).copy_(plain.reshape(-1))
+    return rows.view(torch.uint8).numpy().tobytes() if rows.numel() else b""
+
+
+def with_memory(tensor):
+    """The tensor without its history; zeros in memory for one of autograd's that are in none."""
+    plain = tensor.detach()
+    return torch.zeros_like(plain) if plain._is_zerotensor() else plain
 
 
 class Describer:
@@ -124,7 +132,7 @@ class Describer:
         if id(value) in self._versions and not value.is_inference():
             text += f" version_changed={value._version != self._versions[id(value)]}"
         if value.device.type != "meta":
-            shown = value.detach().reshape(-1)[:6].tolist()
+            shown = with_memory(value).reshape(-1)[:6].tolist()
             text += f" {hashlib.sha1(tensor_bytes(value)).hexdigest()[:16]} {shown}"
         return text
 
