@@ -57,8 +57,21 @@ bool run_check(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObj
   return answer.get() == Py_True;
 }
 
+// Types may be nested as deep as the interpreter's own recursion goes.
+class Deeper {
+ public:
+  Deeper(Simulator& sim, const ClassCheck& check) {
+    if (Py_EnterRecursiveCall(&check == &kInstanceCheck ? " in __instancecheck__" : " in __subclasscheck__"))
+      sim.raise();
+  }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+  ~Deeper() { Py_LeaveRecursiveCall(); }
+};
+
 bool passes(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObject* type) {
   if (Ref types = alternatives(sim, type)) {
+    Deeper deeper(sim, check);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types.get()); ++i)
       if (passes(sim, check, subject, PyTuple_GET_ITEM(types.get(), i))) return true;
     return false;

@@ -373,3 +373,20 @@ class TestProtocols:
             return x + 1, isinstance(Concrete(), Sized), isinstance(Plain(), Concrete)
 
         assert_same_as_eager(fn, torch.ones(2), graphs=1, breaks=0)
+
+
+@pytest.mark.parametrize("question", [isinstance, issubclass])
+def test_types_that_are_nested_too_deep(question):
+    types = (int,)
+    for _ in range(30_000):
+        types = (types,)
+
+    def f(x):
+        try:
+            return x + question(str, types)
+        except RecursionError:
+            return x - 1
+
+    compiled = framejit.to_static(f)
+    with counts.expect_counts(captures=counts.at_least(1)):
+        assert [compiled(torch.ones(1)).item() for _ in range(2)] == [f(torch.ones(1)).item()] * 2 == [0, 0]
