@@ -87,10 +87,11 @@ bool module_is(PyObject* callable, const char* name) {
   return module && PyUnicode_Check(module.get()) && PyUnicode_CompareWithASCIIString(module.get(), name) == 0;
 }
 
-// The descriptor or function that stands for a builtin in the table, and the bound self (null if none).
+// The descriptor or function that stands for a builtin, and the bound self (null if none).
 struct Builtin {
   PyObject* key;
   PyObject* self;
+  PyObject* listed = key;  // what the table has: of a class method its descriptor, though it is called as it is
 };
 
 // The descriptor that a bound builtin method came from: of the type that defines it, which a subclass may override.
@@ -121,8 +122,8 @@ Builtin identify(PyObject* callable) {
     PyTypeObject* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
     PyObject* descriptor = descriptor_of(type, reinterpret_cast<PyCFunctionObject*>(callable)->m_ml);
     if (!descriptor) return {callable, nullptr};
-    if (Py_TYPE(descriptor) == &PyClassMethodDescr_Type || Py_TYPE(descriptor) == &PyStaticMethod_Type ||
-        PyCFunction_Check(descriptor) || PyType_Check(self))
+    if (Py_TYPE(descriptor) == &PyClassMethodDescr_Type) return {callable, nullptr, descriptor};
+    if (Py_TYPE(descriptor) == &PyStaticMethod_Type || PyCFunction_Check(descriptor) || PyType_Check(self))
       return {PyCFunction_Check(descriptor) ? descriptor : callable, nullptr};
     return {descriptor, self};
   }
@@ -410,13 +411,13 @@ Ref Simulator::rebind_builtin(PyObject* callable) {
 SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   const Ref bound = rebind_builtin(held);
   PyObject* callable = bound.get();
-  auto [key, self] = identify(callable);
+  auto [key, self, listed] = identify(callable);
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
   if (self && world_.is_unread(self) && is_list_append(key) && args.positional.size() == 1 && !args.has_keywords()) {
     check_status(PyList_Append(self, realise(args.positional[0])));
     return SymValue::borrow(Py_None);
   }
-  const CallableRow* row = find_callable(key);
+  const CallableRow* row = find_callable(listed);
   if (self) {
     args.positional.insert(args.positional.begin(), SymValue::borrow(self));
     if (!row && PyFunction_Check(key)) return call_function(key, std::move(args), false);

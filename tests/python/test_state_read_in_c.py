@@ -159,3 +159,30 @@ def test_whether_a_result_was_made_in_inference_mode():
     for mode in (False, True, False):
         with torch.inference_mode(mode):
             assert compiled(torch.ones(2))[0] is mode
+
+
+def test_class_method_of_a_builtin_type_that_reads_what_can_be_set():
+    """The table has it by its descriptor, which a bound class method hides."""
+
+    def fn(x):
+        return x + 1, float.__getformat__("double")
+
+    with counts.expect_counts(captures=counts.at_least(1), breaks=1):
+        assert framejit.to_static(fn)(torch.ones(2))[1] == fn(torch.ones(2))[1]
+
+
+@pytest.mark.skipif(not hasattr(float, "__setformat__"), reason="gone since 3.11")
+@pytest.mark.runs_once("what it sets is no state that is put back between two runs")
+def test_class_method_of_a_builtin_type_that_sets_state():
+    def fn(x):
+        known = float.__getformat__("double")
+        float.__setformat__("double", "unknown")
+        x = x + (float.__getformat__("double") == "unknown")
+        float.__setformat__("double", known)
+        return x, known
+
+    compiled = framejit.to_static(fn)
+    for _ in range(3):
+        x, known = compiled(torch.zeros(2))
+        assert known == float.__getformat__("double") != "unknown"
+        assert torch.equal(x, torch.ones(2))
