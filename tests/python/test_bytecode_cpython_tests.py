@@ -42,11 +42,11 @@ def listed_tests(module):
 
 
 def need_cpython_tests(module):
-    if not any(os.path.exists(os.path.join(folder, module + end)) for folder in test_folders() for end in (".py", "")):
+    if not any(os.path.exists(os.path.join(folder, module + end)) for folder in folders_of_tests() for end in (".py", "")):
         pytest.skip("this interpreter comes without CPython's " + module)
 
 
-def test_folders():
+def folders_of_tests():
     try:
         import test.support
     except ImportError:

@@ -103,7 +103,8 @@ def main():
     {"reassembled": install, "captured": _core.capture_everything, "eager": lambda: None}[mode]()
     module = __import__("test." + name, fromlist=["x"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
-    if hasattr(module, "__test__") and not hasattr(module, "load_tests"):  # before 3.10 doctests ran from test_main
+    # Before 3.10 doctests ran from test_main.
+    if not hasattr(module, "load_tests") and (hasattr(module, "__test__") or suite.countTestCases() == 0):
         suite.addTests(doctest.DocTestSuite(module))
     result = unittest.TextTestRunner(verbosity=1).run(suite)
     print("%s: %d" % (mode, replaced()))
