@@ -403,6 +403,20 @@ def test_dispatch_mode_around_a_compiled_call():
         assert again == names
 
 
+def test_operators_of_the_dispatcher_by_name():
+    aten = torch.ops.aten
+
+    def f(x):
+        rows = torch.ops.aten.slice.Tensor(x, 0, 1) + aten.slice(x, 0, end=2)
+        aten.add_.Tensor(rows, other=1, alpha=2)
+        return rows, aten._softmax.default(rows, 0, half_to_float=False), aten.max.dim(rows, 1)
+
+    check(f, torch.arange(6.0).view(3, 2))
+    check(f, torch.arange(6.0, requires_grad=True).view(3, 2).detach().requires_grad_())
+    with pytest.raises(IndexError):
+        framejit.to_static(lambda x: aten.max.dim(x, 7))(x23())
+
+
 def test_operator_that_leaves_the_versions_of_what_it_writes():
     """Nobody counts batch norm's writes to its statistics; `add_`'s are counted, and those of `_foreach_add_`."""
 
