@@ -875,7 +875,7 @@ const OpRow kOpRows[] = {
      kOpNative | kOpPointwise, [](InferContext& c) { return infer::pointwise(c, infer::PointwiseRule{.promote_args = {0, 1, -1, -1, -1, -1}, .iterate_args = {0, 1, -1, -1, -1, -1}}); }},
     {"aten::logsumexp",
      "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-     kOpNative | kOpReduction, [](InferContext& c) { return infer::reduce(c, infer::ReduceRule{.dim = 1, .keepdim = 2, .type = infer::ReduceType::kFloat}); }},
+     kOpNative | kOpReduction, [](InferContext& c) { return infer::reduce(c, infer::ReduceRule{.dim = 1, .keepdim = 2, .type = infer::ReduceType::kPromoted}); }},
     {"aten::lt.Scalar",
      "aten::lt.Scalar(Tensor self, Scalar other) -> Tensor",
      kOpNative | kOpPointwise, [](InferContext& c) { return infer::pointwise(c, infer::PointwiseRule{.promote_args = {0, 1, -1, -1, -1, -1}, .iterate_args = {0, 1, -1, -1, -1, -1}, .promote = infer::Promote::kBool}); }},

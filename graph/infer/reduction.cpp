@@ -44,7 +44,7 @@ DimVector reduced_sizes(const TensorMeta& self, uint64_t mask, bool keep) {
 }
 
 // kUndefined where LibTorch raises.
-DType reduced_dtype(DType in, std::optional<DType> asked, ReduceType type) {
+DType reduced_dtype(const InferContext& c, DType in, std::optional<DType> asked, ReduceType type) {
   switch (type) {
     case ReduceType::kSame:
       return asked.value_or(in);
@@ -54,6 +54,8 @@ DType reduced_dtype(DType in, std::optional<DType> asked, ReduceType type) {
       DType out = asked.value_or(in);
       return is_floating(out) || is_complex(out) ? out : DType::kUndefined;
     }
+    case ReduceType::kPromoted:
+      return is_integral(in, true) ? c.environment().default_dtype : in;
     case ReduceType::kReal: {
       if (!is_floating(in) && !is_complex(in)) return DType::kUndefined;
       return to_real(asked.value_or(in));
@@ -82,7 +84,7 @@ InferStatus reduce(InferContext& c, const ReduceRule& rule) {
   if (rule.needs_elements && reduces_nothing_it_needs(self, mask)) return InferStatus::kError;
   bool keep = rule.keepdim >= 0 && c.boolean(static_cast<size_t>(rule.keepdim));
   DType dtype =
-      reduced_dtype(self.dtype, rule.dtype < 0 ? std::nullopt : c.dtype(static_cast<size_t>(rule.dtype)), rule.type);
+      reduced_dtype(c, self.dtype, rule.dtype < 0 ? std::nullopt : c.dtype(static_cast<size_t>(rule.dtype)), rule.type);
   if (dtype == DType::kUndefined) return InferStatus::kError;
   DimVector sizes = reduced_sizes(self, mask, keep);
   c.add_fresh(sizes, dtype, self.device);

@@ -8,12 +8,13 @@
 namespace framejit::graph::infer {
 
 enum class ReduceType : uint8_t {
-  kSame,   // the input's type
-  kSum,    // integers become i64
-  kFloat,  // the input must be floating or complex
-  kReal,   // as kFloat, a complex type becomes its real one (norms, var)
-  kBool,   // u8 stays, all else becomes bool
-  kIndex,  // i64
+  kSame,      // the input's type
+  kSum,       // integers become i64
+  kFloat,     // the input must be floating or complex
+  kPromoted,  // integers become the default type
+  kReal,      // as kFloat, a complex type becomes its real one (norms, var)
+  kBool,      // u8 stays, all else becomes bool
+  kIndex,     // i64
 };
 
 // Operand positions; -1 where the operator has no such argument.

@@ -53,6 +53,14 @@ TEST(PointwiseTest, InPlaceReturnsTheOperandItself) {
   EXPECT_EQ(i.text("aten::add_.Tensor", {val(2), val(1), Operand::integer(1)}), "error");
 }
 
+TEST(ReduceTest, LogsumexpOfIntegersIsOfTheDefaultType) {
+  Inference i({tensor({2, 3}, DType::kI64), tensor({2, 3}, DType::kF16)});
+  const int64_t rows[] = {0};
+  const Operand arguments[] = {Operand::ints(rows), Operand::boolean(false)};
+  EXPECT_EQ(i.text("aten::logsumexp", {val(0), arguments[0], arguments[1]}), "tensor<3xf32, cpu>");
+  EXPECT_EQ(i.text("aten::logsumexp", {val(1), arguments[0], arguments[1]}), "tensor<3xf16, cpu>");
+}
+
 TEST(ViewTest, ComputesStridesWithoutACopy) {
   Inference i({strided({2, 3, 4}, {24, 8, 1}), strided({6, 4}, {1, 6})});
   ASSERT_EQ(i.text("aten::view", {val(0), Operand::ints(kShape6x4)}), "tensor<6x4xf32, cpu, strides=[8, 1]>");
