@@ -101,6 +101,12 @@ PyObject* set_skipped_prefixes(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* device_of_meta_call(PyObject*, PyObject*) {
+  const char* name = torchlib::device_of_meta_call();
+  if (!name) Py_RETURN_NONE;
+  return PyUnicode_FromString(name);
+}
+
 PyObject* stop_reasons(PyObject*, PyObject*) { return runtime::stop_reason_records().release(); }
 
 PyMethodDef kFunctions[] = {
@@ -125,6 +131,8 @@ PyMethodDef kFunctions[] = {
     {"set_error_types", set_error_types, METH_VARARGS, "set_error_types(internal, graph_break)\n--\n\n"},
     {"set_skipped_prefixes", set_skipped_prefixes, METH_VARARGS,
      "set_skipped_prefixes(standard, library)\n--\n\nFrames of files that begin with one of these are never hooked."},
+    {"device_of_meta_call", device_of_meta_call, METH_NOARGS,
+     "device_of_meta_call()\n--\n\nFor which kind of device a Meta kernel is asked on this thread, or None."},
     {"stop_reasons", stop_reasons, METH_NOARGS,
      "stop_reasons()\n--\n\nEach reason of a graph break: name -> (text, hint)."},
     {nullptr, nullptr, 0, nullptr}};

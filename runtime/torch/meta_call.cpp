@@ -5,12 +5,38 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <utility>
+
 #include "runtime/torch/convert.h"
+#include "runtime/torch/torch_host.h"
 #include "runtime/torch/trace_stop.h"
 
 namespace framejit::torchlib {
 
 using graph::ValueId;
+
+namespace {
+
+thread_local const c10::DeviceType* asked_device = nullptr;
+
+class AskedDevice {
+ public:
+  explicit AskedDevice(c10::DeviceType type) : type_(type), previous_(std::exchange(asked_device, &type_)) {}
+  AskedDevice(const AskedDevice&) = delete;
+  AskedDevice& operator=(const AskedDevice&) = delete;
+  ~AskedDevice() { asked_device = previous_; }
+
+ private:
+  c10::DeviceType type_;
+  const c10::DeviceType* previous_;
+};
+
+}  // namespace
+
+const char* device_of_meta_call() {
+  if (!asked_device) return nullptr;
+  return *asked_device == c10::DeviceType::CPU ? "cpu" : *asked_device == c10::DeviceType::CUDA ? "cuda" : nullptr;
+}
 
 MetaCall::MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t base)
     : op_(op), arguments_(stack), base_(base) {
@@ -70,6 +96,7 @@ void MetaCall::run() {
   c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKeySet(c10::DispatchKey::Fake) |
                                              c10::autocast_dispatch_keyset);
   at::AutoDispatchBelowADInplaceOrView below;
+  AskedDevice asked(result_device().type());
   try {
     op_.handle.callBoxed(stack_);
   } catch (const c10::NotImplementedError& error) {

@@ -189,6 +189,9 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
     if (fake) update_in_place(fake, result.meta, value);
     return source;
   }
+  // A view by a rule of graph/ is conjugate or negative where its source is.
+  if (fake && result_keys_.empty())
+    extra = fake->key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   return make_fake(result.meta, this, value, fake ? fake->storage() : fake_storage(from_device(result.meta.device)),
                    extra);
 }

@@ -13,4 +13,7 @@ void pack_tensor_facts(const graph::TensorFacts& facts, std::vector<uint64_t>& w
 bool tensor_matches(PyObject* tensor, const uint64_t* words);
 uint64_t global_state();
 
+// The kind of device ("cpu", "cuda") for which a Meta kernel is asked on this thread now; null if none is.
+const char* device_of_meta_call();
+
 }  // namespace framejit::torchlib

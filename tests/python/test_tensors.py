@@ -403,6 +403,27 @@ def test_dispatch_mode_around_a_compiled_call():
         assert again == names
 
 
+def test_view_of_a_conjugate_is_one():
+    def f(x):
+        y = x.t()
+        return y.is_conj(), y[0].is_conj(), torch.view_as_real(y.resolve_conj()), y.conj().is_conj(), y.imag.is_neg()
+
+    check(f, torch.randn(2, 3, dtype=torch.complex64).conj())
+    check(f, torch.randn(2, 3, dtype=torch.complex64))
+
+
+def test_layout_of_results_whose_kernels_differ_by_device():
+    """Meta kernels in Python take a tensor for one of CUDA where nothing tells them."""
+
+    def f(x):
+        u, _, vh = torch.linalg.svd(x)
+        return u.stride(), vh.stride(), torch.linalg.eig(x)[1].stride()
+
+    before = torch._meta_registrations.device_hint(torch.empty(2, device="meta"))
+    check(f, torch.randn(3, 3))
+    assert torch._meta_registrations.device_hint(torch.empty(2, device="meta")) == before == "cuda"
+
+
 def test_operators_of_the_dispatcher_by_name():
     aten = torch.ops.aten
 
