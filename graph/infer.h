@@ -74,6 +74,8 @@ struct InferEnvironment {
   DType default_dtype = DType::kF32;
   Device default_device;
   bool deterministic = false;
+  bool mkl = false;                   // LibTorch transforms with oneMKL
+  bool attention_like_query = false;  // attention's output on the CPU is laid out as its query; else by heads
 };
 
 // Fills `out` (cleared first) with the metas of all results. requires_grad is always false in them: below autograd.

@@ -111,7 +111,7 @@ class Verifier {
   }
 
   void check_metas(const Node& node) {
-    switch (infer_meta(node.op, node.args(), MetaLookup(graph_), inferred_)) {
+    switch (infer_meta(node.op, node.args(), MetaLookup(graph_), inferred_, options_.environment)) {
       case InferStatus::kNoRule:
         return;
       case InferStatus::kError:

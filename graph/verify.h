@@ -11,12 +11,14 @@
 #include <string>
 
 #include "graph/graph.h"
+#include "graph/infer.h"
 
 namespace framejit::graph {
 
 struct VerifyOptions {
   bool check_metas = true;
   bool require_locations = false;
+  InferEnvironment environment = {};  // that the metas were inferred in
 };
 
 // The first violation, in words (expected and got, with the node's text), or nullopt.

@@ -290,4 +290,20 @@ InferStatus col2im(InferContext& c) {
   return InferStatus::kOk;
 }
 
+// self, indices, output_size
+InferStatus max_unpool2d(InferContext& c) {
+  const TensorMeta &self = c.self(), &indices = c.self(1);
+  auto out = c.ints(2);
+  const size_t rank = self.sizes.size();
+  if (!self.device.is_cpu() || out.size() != 2 || (rank != 3 && rank != 4)) return c.unsure();
+  if (indices.dtype != DType::kI64 || indices.sizes != self.sizes) return c.unsure();
+  DimVector sizes = self.sizes;
+  sizes[rank - 2] = out[0];
+  sizes[rank - 1] = out[1];
+  for (size_t d = 1; d < rank; ++d)
+    if (sizes[d] <= 0) return c.unsure();
+  c.add_fresh(sizes, self.dtype, self.device, self.suggest_memory_format());
+  return InferStatus::kOk;
+}
+
 }  // namespace framejit::graph::infer

@@ -13,6 +13,7 @@ InferStatus avg_pool2d(InferContext& c);
 InferStatus pool2d_backward(InferContext& c);
 InferStatus adaptive_avg_pool2d(InferContext& c);
 InferStatus adaptive_max_pool2d(InferContext& c);
+InferStatus max_unpool2d(InferContext& c);
 InferStatus constant_pad_nd(InferContext& c);
 InferStatus upsample2d(InferContext& c);
 InferStatus upsample2d_backward(InferContext& c);

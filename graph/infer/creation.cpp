@@ -117,7 +117,9 @@ int64_t arange_count(InferContext& c, const ArangeRule& rule, DType dtype) {
   if (by == 0 || !std::isfinite(from) || !std::isfinite(to)) return -1;
   if ((by > 0 && to < from) || (by < 0 && to > from)) return -1;
   if (dtype == DType::kI64) {
-    // LibTorch converts the scalars to int64 first.
+    // Some versions of LibTorch convert the scalars to int64 first, others the quotient.
+    for (double scalar : {from, to, by})
+      if (scalar != std::trunc(scalar)) return c.unsure(), -1;
     auto first = static_cast<int64_t>(from), last = static_cast<int64_t>(to), stride = static_cast<int64_t>(by);
     if (is_int_like(start)) first = start.is(Operand::Kind::kInt) ? start.as_int() : start.as_bool();
     if (is_int_like(end)) last = end.is(Operand::Kind::kInt) ? end.as_int() : end.as_bool();
@@ -183,6 +185,19 @@ InferStatus randperm(InferContext& c) {
   if (n < 0) return InferStatus::kError;
   c.strided_layout(2);
   c.add_fresh(DimVector{n}, c.dtype(1).value_or(DType::kI64), c.device(3).value_or(c.environment().default_device));
+  return InferStatus::kOk;
+}
+
+// self, offset, dim1, dim2
+InferStatus diag_embed(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const int64_t rank = self.dim() + 1, first = wrap_dim(c.integer(2), rank), second = wrap_dim(c.integer(3), rank);
+  if (self.dim() == 0 || first < 0 || second < 0 || first == second) return InferStatus::kError;
+  const int64_t side = self.sizes.back() + std::abs(c.integer(1));
+  DimVector sizes;
+  for (int64_t d = 0, from = 0; d < rank; ++d)
+    sizes.push_back(d == first || d == second ? side : self.sizes[static_cast<size_t>(from++)]);
+  c.add_fresh(sizes, self.dtype, self.device);
   return InferStatus::kOk;
 }
 

@@ -45,6 +45,7 @@ InferStatus eye_m(InferContext& c);
 InferStatus randperm(InferContext& c);
 InferStatus bernoulli(InferContext& c);
 InferStatus same_contiguous(InferContext& c);  // shape and type of operand 0, contiguous
-InferStatus same_preserved(InferContext& c);   // as empty_like
+InferStatus diag_embed(InferContext& c);
+InferStatus same_preserved(InferContext& c);  // as empty_like
 
 }  // namespace framejit::graph::infer

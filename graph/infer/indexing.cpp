@@ -22,6 +22,38 @@ InferStatus embedding(InferContext& c) {
   return InferStatus::kOk;
 }
 
+namespace {
+
+constexpr int64_t kSum = 0, kMax = 2;  // of EmbeddingBagMode
+
+// weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
+// -> output, offset2bag, bag_size, max_indices, as the CPU kernel sizes them (ATen/native/EmbeddingBag.cpp).
+InferStatus embedding_bag_of(InferContext& c, bool for_backward) {
+  const TensorMeta &weight = c.self(0), &indices = c.self(1), &offsets = c.self(2);
+  const TensorMeta* scale = c.tensor(6);
+  const int64_t mode = c.integer(4);
+  if (!weight.device.is_cpu() || weight.dim() != 2 || indices.dim() != 1 || offsets.dim() != 1) return c.unsure();
+  if (!is_index_type(indices.dtype) || !is_index_type(offsets.dtype) || mode < kSum || mode > kMax) return c.unsure();
+  const int64_t bags = offsets.sizes[0] - (c.boolean(7) ? 1 : 0);
+  if (bags < 0) return c.unsure();
+  const DType index = indices.dtype == offsets.dtype ? indices.dtype : DType::kI64;
+  const bool short_float = weight.dtype == DType::kF32 || weight.dtype == DType::kF16 || weight.dtype == DType::kBF16;
+  const bool fast_sum =
+      mode == kSum && short_float && weight.strides[1] == 1 && c.integer(8) < 0 && (!scale || scale->strides[0] == 1);
+  const int64_t sized = for_backward || mode != kSum ? bags : offsets.sizes[0];
+  const DimVector columns{bags, weight.sizes[1]};
+  c.add_fresh(columns, weight.dtype, weight.device);
+  c.add_fresh(DimVector{fast_sum ? 0 : indices.sizes[0]}, index, weight.device);
+  c.add_fresh(DimVector{sized}, index, weight.device);
+  c.add_fresh(mode == kMax ? columns : DimVector{sized}, index, weight.device);
+  return InferStatus::kOk;
+}
+
+}  // namespace
+
+InferStatus embedding_bag(InferContext& c) { return embedding_bag_of(c, /*for_backward=*/true); }
+InferStatus embedding_bag_forward_only(InferContext& c) { return embedding_bag_of(c, /*for_backward=*/false); }
+
 // grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
 InferStatus embedding_backward(InferContext& c) {
   const TensorMeta &grad = c.self(0), &indices = c.self(1);

@@ -6,6 +6,8 @@
 namespace framejit::graph::infer {
 
 InferStatus embedding(InferContext& c);
+InferStatus embedding_bag(InferContext& c);
+InferStatus embedding_bag_forward_only(InferContext& c);
 InferStatus embedding_backward(InferContext& c);
 InferStatus index(InferContext& c);
 InferStatus index_select(InferContext& c);

@@ -79,7 +79,11 @@ bool is_attention(const TensorMeta& q, const TensorMeta& k, const TensorMeta& v)
 InferStatus flash_attention_cpu(InferContext& c) {
   const TensorMeta &q = c.self(0), &k = c.self(1), &v = c.self(2);
   if (!is_attention(q, k, v)) return c.unsure();
-  add_heads(c, q.sizes, q.dtype, q.device);
+  if (c.environment().attention_like_query) {
+    c.add_fresh(q.sizes, q.dtype, q.device).strides = preserved_strides(q);
+  } else {
+    add_heads(c, q.sizes, q.dtype, q.device);
+  }
   DType accumulate = q.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   TensorMeta& lse = c.add_fresh(DimVector{q.sizes[0], q.sizes[2], q.sizes[1]}, accumulate, q.device);
   std::swap(lse.sizes[1], lse.sizes[2]);
@@ -94,6 +98,21 @@ InferStatus flash_attention_cpu_backward(InferContext& c) {
   add_heads(c, q.sizes, q.dtype, q.device);
   add_heads(c, k.sizes, k.dtype, k.device);
   add_heads(c, v.sizes, v.dtype, v.device);
+  return InferStatus::kOk;
+}
+
+// self -> eigenvalues, eigenvectors: column-major, as LAPACK writes them.
+InferStatus linalg_eig(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const size_t rank = self.sizes.size();
+  if (rank < 2 || self.sizes[rank - 1] != self.sizes[rank - 2]) return InferStatus::kError;
+  if (!self.device.is_cpu() || self.numel() == 0) return c.unsure();
+  if (!is_complex(self.dtype) && self.dtype != DType::kF32 && self.dtype != DType::kF64) return c.unsure();
+  const DType dtype = to_complex(self.dtype);
+  const DimVector sizes = self.sizes;
+  c.add_fresh(std::span<const int64_t>(sizes.data(), rank - 1), dtype, self.device);
+  TensorMeta& vectors = c.add_fresh(sizes, dtype, self.device);
+  std::swap(vectors.strides[rank - 1], vectors.strides[rank - 2]);
   return InferStatus::kOk;
 }
 

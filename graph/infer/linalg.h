@@ -11,6 +11,7 @@ InferStatus addmm(InferContext& c);
 InferStatus baddbmm(InferContext& c);
 InferStatus mv(InferContext& c);
 InferStatus dot(InferContext& c);
+InferStatus linalg_eig(InferContext& c);
 InferStatus flash_attention_cpu(InferContext& c);
 InferStatus flash_attention_cpu_backward(InferContext& c);
 

@@ -56,24 +56,41 @@ InferStatus native_layer_norm_backward(InferContext& c) {
   return InferStatus::kOk;
 }
 
-// input, weight, bias, running_mean, running_var, training, momentum, eps -> output, save_mean, save_invstd
-InferStatus native_batch_norm(InferContext& c) {
+namespace {
+
+// Adds the output and the two saved statistics; `parameters` is the count of weight, bias and running statistics.
+InferStatus batch_norm(InferContext& c, size_t parameters, bool training) {
   const TensorMeta& x = c.self();
   if (x.dim() < 2) return InferStatus::kError;
-  const TensorMeta* parameters[] = {c.tensor(1), c.tensor(2), c.tensor(3), c.tensor(4)};
-  DimVector channels{x.sizes[1]};
-  for (const TensorMeta* p : parameters) {
+  for (size_t i = 1; i <= parameters; ++i) {
+    const TensorMeta* p = c.tensor(i);
     if (!p) continue;
     if (p->dtype != x.dtype || !p->is_contiguous()) return c.unsure();
     if (p->numel() != x.sizes[1]) return InferStatus::kError;
   }
   if (!is_float_cpu(x) || x.numel() == 0) return c.unsure();
   MemoryFormat format = x.suggest_memory_format();
+  DimVector saved = training ? DimVector{x.sizes[1]} : DimVector{0};
   TensorMeta& out = c.add_fresh(x.sizes, x.dtype, x.device);
   out.strides = x.is_contiguous(format) ? strides_for(x.sizes, format) : preserved_strides(x);
-  DimVector saved = c.boolean(5) ? channels : DimVector{0};
   for (int i = 0; i < 2; ++i) c.add_fresh(saved, x.dtype, x.device);
   return InferStatus::kOk;
+}
+
+}  // namespace
+
+// input, weight, bias, running_mean, running_var, training, momentum, eps -> output, save_mean, save_invstd
+InferStatus native_batch_norm(InferContext& c) { return batch_norm(c, 4, c.boolean(5)); }
+
+// input, weight, bias, training, momentum, eps -> output, save_mean, save_invstd
+InferStatus batch_norm_no_stats(InferContext& c) { return batch_norm(c, 2, c.boolean(3)); }
+
+// input, weight, bias, running_mean, running_var, momentum, eps -> output, save_mean, save_invstd, reserve
+InferStatus batch_norm_with_update(InferContext& c) {
+  const TensorMeta& x = c.self();
+  InferStatus status = batch_norm(c, 4, /*training=*/true);
+  if (status == InferStatus::kOk) c.add_fresh(DimVector{0}, DType::kU8, x.device);
+  return status;
 }
 
 // grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask

@@ -8,4 +8,5 @@
 #include "graph/infer/normalisation.h"
 #include "graph/infer/pointwise.h"
 #include "graph/infer/reduction.h"
+#include "graph/infer/spectral.h"
 #include "graph/infer/views.h"

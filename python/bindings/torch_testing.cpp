@@ -5,6 +5,7 @@
 #include "base/py_ref.h"
 #include "graph/print.h"
 #include "graph/verify.h"
+#include "runtime/torch/environment.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/torch_host.h"
 
@@ -150,7 +151,7 @@ PyObject* record(PyObject*, PyObject* args) {
   auto program = std::make_unique<Program>();
   try {
     if (!record_into(*host, *program, function, tensors)) return nullptr;
-    if (auto problem = graph::verify(program->capture.graph))
+    if (auto problem = graph::verify(program->capture.graph, {.environment = torchlib::infer_environment()}))
       return PyErr_Format(PyExc_AssertionError, "%s", problem->c_str());
     auto start = std::chrono::steady_clock::now();
     std::string why_not;

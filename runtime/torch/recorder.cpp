@@ -1,11 +1,11 @@
 #include "runtime/torch/recorder.h"
 
-#include <ATen/Context.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include "runtime/torch/convert.h"
+#include "runtime/torch/environment.h"
 #include "runtime/torch/known_value.h"
 #include "runtime/torch/trace_stop.h"
 
@@ -152,9 +152,7 @@ ValueId Recorder::add_node(const OpEntry& op) {
 }
 
 graph::InferStatus Recorder::infer(const OpEntry& op) {
-  graph::InferEnvironment environment;
-  environment.default_dtype = to_dtype(c10::typeMetaToScalarType(c10::get_default_dtype()));
-  environment.deterministic = at::globalContext().deterministicAlgorithms();
+  const graph::InferEnvironment environment = infer_environment();
   result_keys_.clear();
   return graph::infer_meta(op.id, operands_, graph::MetaLookup(graph_, &meta_in_graph), results_, environment);
 }

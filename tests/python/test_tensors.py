@@ -405,10 +405,9 @@ def test_dispatch_mode_around_a_compiled_call():
 
 def test_view_of_a_conjugate_is_one():
     def f(x):
-        y = x.t()
+        y = x.conj().t()
         return y.is_conj(), y[0].is_conj(), torch.view_as_real(y.resolve_conj()), y.conj().is_conj(), y.imag.is_neg()
 
-    check(f, torch.randn(2, 3, dtype=torch.complex64).conj())
     check(f, torch.randn(2, 3, dtype=torch.complex64))
 
 

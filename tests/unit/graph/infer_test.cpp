@@ -53,6 +53,32 @@ TEST(PointwiseTest, InPlaceReturnsTheOperandItself) {
   EXPECT_EQ(i.text("aten::add_.Tensor", {val(2), val(1), Operand::integer(1)}), "error");
 }
 
+TEST(SpectralTest, LaysTransformedDimensionsOutLast) {
+  Inference i({tensor({5, 6, 7}), tensor({5, 6, 7}, DType::kC64)});
+  const int64_t middle[] = {1}, all[] = {0, 1, 2};
+  const InferEnvironment mkl{.mkl = true};
+  EXPECT_EQ(
+      i.text("aten::_fft_r2c", {val(0), Operand::ints(middle), Operand::integer(0), Operand::boolean(false)}, mkl),
+      "tensor<5x6x7xc64, cpu, strides=[42, 1, 6]>");
+  EXPECT_EQ(i.text("aten::_fft_r2c", {val(0), Operand::ints(all), Operand::integer(0), Operand::boolean(true)}, mkl),
+            "tensor<5x6x4xc64, cpu>");
+  EXPECT_EQ(i.text("aten::_fft_c2r", {val(1), Operand::ints(middle), Operand::integer(0), Operand::integer(10)}, mkl),
+            "tensor<5x10x7xf32, cpu, strides=[70, 1, 10]>");
+  EXPECT_EQ(i.text("aten::_fft_r2c", {val(0), Operand::ints(all), Operand::integer(0), Operand::boolean(true)}),
+            "no rule");
+}
+
+TEST(IndexingTest, EmbeddingBagsAreSizedByTheirMode) {
+  Inference i({tensor({10, 4}), tensor({6}, DType::kI64), tensor({3}, DType::kI64)});
+  auto text = [&](int64_t mode, bool last) {
+    return i.text("aten::_embedding_bag_forward_only",
+                  {val(0), val(1), val(2), Operand::boolean(false), Operand::integer(mode), Operand::boolean(false),
+                   Operand::none(), Operand::boolean(last), Operand::integer(-1)});
+  };
+  EXPECT_EQ(text(0, true), "tensor<2x4xf32, cpu>; tensor<0xi64, cpu>; tensor<3xi64, cpu>; tensor<3xi64, cpu>");
+  EXPECT_EQ(text(2, false), "tensor<3x4xf32, cpu>; tensor<6xi64, cpu>; tensor<3xi64, cpu>; tensor<3x4xi64, cpu>");
+}
+
 TEST(ReduceTest, LogsumexpOfIntegersIsOfTheDefaultType) {
   Inference i({tensor({2, 3}, DType::kI64), tensor({2, 3}, DType::kF16)});
   const int64_t rows[] = {0};

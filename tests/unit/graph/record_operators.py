@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Writes what LibTorch's operators really return, as graphs of one node for graph_check.
 
-record_operators.py OUT.txt models [NAME...]    forward and backward of real models
-record_operators.py OUT.txt opinfo [NAME...]    PyTorch's own operator samples, all operators or these
+record_operators.py OUT.txt [NAME...]    forward and backward of real models, all or these
 """
 
 import sys
@@ -25,10 +24,6 @@ MEMORY_FORMATS = {
 
 # What a schema's default calls the types above.
 NUMBERS = (0, 1, 2, 3, 4, 5, 6, 7, 15, 11, 8, 9, 10, 23, 24, 27, 28, 29)
-
-
-# Of each operator and type.
-SAMPLES = 12
 
 
 class Unsupported(Exception):
@@ -209,47 +204,13 @@ def backward(out):
         torch.autograd.backward(leaves, [torch.ones_like(t) for t in leaves])
 
 
-def opinfo_dtypes(op):
-    wanted = [torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.complex64, torch.uint8, torch.float64]
-    return [d for d in wanted if d in op.supported_dtypes("cpu")]
-
-
-def record_opinfo(names):
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    skip = ("sparse", "nested", "linalg", "pca", "svd", "jiterator", "fft", "ormqr", "lu", "cholesky")
-    for op in op_db:
-        full = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
-        if names and op.name not in names or not names and any(s in full for s in skip):
-            continue
-        recorder = Recorder()
-        for dtype in opinfo_dtypes(op):
-            grad = dtype in (torch.float32, torch.complex64) and op.supports_autograd
-            try:
-                samples = list(op.sample_inputs("cpu", dtype, requires_grad=grad))[:SAMPLES]
-            except Exception:
-                continue
-            for sample in samples:
-                for variant in (op.op, op.inplace_variant):
-                    if variant is None or (variant is op.inplace_variant and grad):
-                        continue
-                    try:
-                        with recorder:
-                            out = variant(sample.input, *sample.args, **sample.kwargs)
-                            if grad:
-                                backward(out)
-                    except Exception:
-                        continue
-        yield from recorder.seen
-
-
 def main():
-    out, kind, names = sys.argv[1], sys.argv[2], sys.argv[3:]
+    out, names = sys.argv[1], sys.argv[2:]
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     seen = set()
     with open(out, "w") as file:
-        for text in (record_models if kind == "models" else record_opinfo)(names):
+        for text in record_models(names):
             if text not in seen:
                 seen.add(text)
                 file.write(text)
