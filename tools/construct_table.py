@@ -14,8 +14,9 @@ import json
 import pathlib
 import sys
 
-import accounts
 import jinja2
+
+import accounts
 
 ACCOUNTS = accounts.ROOT / "docs" / "constructs"
 TABLE = accounts.ROOT / "docs" / "constructs.md"

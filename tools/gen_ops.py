@@ -48,7 +48,15 @@ PROMOTE = {
     "first": "kFirst",
     "real": "kReal",
 }
-REDUCE_TYPES = {"same": "kSame", "sum": "kSum", "float": "kFloat", "promoted": "kPromoted", "real": "kReal", "bool": "kBool", "index": "kIndex"}
+REDUCE_TYPES = {
+    "same": "kSame",
+    "sum": "kSum",
+    "float": "kFloat",
+    "promoted": "kPromoted",
+    "real": "kReal",
+    "bool": "kBool",
+    "index": "kIndex",
+}
 
 
 class BadEntry(Exception):

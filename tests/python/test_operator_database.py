@@ -56,3 +56,20 @@ def test_wrong_result_is_found(monkeypatch):
     sine = next(op for op in operators.operators() if operators.full_name(op) == "sin")
     found = operators.measure(sine, 1, (torch.float32, torch.int64))
     assert found["captured"] == 0 and "result" in found["differences"][0], found
+
+
+@pytest.mark.parametrize("op", operators.operators(), ids=operators.full_name)
+def test_inference(op):
+    """What the recorder says of each operator below autograd is what the kernels return, forward and backward."""
+    found = operators.compare_inference(op, LIMIT)
+    assert not found["differences"], "\n".join(found["differences"])
+    if found["calls"] == 0:
+        pytest.skip("no sample of it comes to an operator on the CPU")
+
+
+def test_wrong_inference_is_found(monkeypatch):
+    wrong = lambda func, args, kwargs: torch.empty(3, 3)  # noqa: E731
+    monkeypatch.setattr(operators.inference, "infer", wrong)
+    sine = next(op for op in operators.operators() if operators.full_name(op) == "sin")
+    found = operators.compare_inference(sine, 1, (torch.float32,))
+    assert len(found["differences"]) == found["inferred"] == found["calls"] > 0, found
