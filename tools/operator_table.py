@@ -58,14 +58,13 @@ def cell_text(row):
 
 def summary(account):
     rows = account["operators"].values()
-    finished = [row for row in rows if "error" not in row]
     keys = ("samples", "captured", "again", "refused", "differences", "inferred", "inferred_wrong")
-    counts = {key: sum(row[key] for row in finished) for key in keys}
+    counts = {key: sum(row.get(key, 0) for row in rows) for key in keys}
     return {
         "heading": heading(account),
         "operators": len(rows),
-        "whole": sum(row["captured"] == row["samples"] for row in finished),
-        "failed": len(rows) - len(finished),
+        "whole": sum("error" not in row and row["captured"] == row["samples"] for row in rows),
+        "failed": sum("error" in row for row in rows),
         **counts,
     }
 

@@ -164,7 +164,8 @@ InferStatus gather(InferContext& c) {
   const TensorMeta &self = c.self(0), &indices = c.self(2);
   int64_t dim = wrap_dim(c.integer(1), self.dim());
   bool ranks = std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(indices.dim(), 1);
-  if (dim < 0 || indices.dtype != DType::kI64 || (!ranks && indices.numel() > 0)) return InferStatus::kError;
+  if (indices.dtype != DType::kI64) return c.unsure();  // what is taken beside it depends on the version
+  if (dim < 0 || (!ranks && indices.numel() > 0)) return InferStatus::kError;
   for (int64_t d = 0; d < self.dim() && d < indices.dim(); ++d)
     if (d != dim && indices.sizes[d] > self.sizes[d] && indices.numel() > 0) return InferStatus::kError;
   c.add_fresh(indices.sizes, self.dtype, self.device);

@@ -17,6 +17,10 @@ UNINITIALISED = {
 }  # fmt: skip
 
 
+# LAPACK's gelsy reads pivots that torch 2.4's lstsq does not set: eager differs from itself in the last bits.
+UNDETERMINED_DRIVER = "gelsy"
+
+
 class Sample(typing.NamedTuple):
     """One call: `function(*args, **kwargs)`; `backward` is called on its result, outside the captured function."""
 
@@ -59,6 +63,8 @@ def inputs_of(op, dtype, gradients, limit):
     for number, sample in enumerate(op.sample_inputs_func(op, "cpu", dtype, gradients)):
         if limit is not None and number >= limit:
             return
+        if sample.kwargs.get("driver") == UNDETERMINED_DRIVER:
+            continue
         text = f"{full_name(op)} {str(dtype)[6:]}{', gradients' if gradients else ''}, sample {number}"
         args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
         yield Sample(text, calling(op.op, full_name(op) in UNINITIALISED), args, kwargs, gradients)

@@ -33,6 +33,11 @@ TEST(PointwiseTest, KeepsAPermutedLayout) {
   EXPECT_EQ(i.text("aten::relu", {val(1)}), "tensor<2x3x4x5xf32, cpu, strides=[60, 1, 15, 3]>");
 }
 
+TEST(PointwiseTest, ConjPhysicalKeepsAPermutedLayout) {
+  Inference i({strided({2, 3, 4}, {12, 1, 3}, DType::kC64)});
+  EXPECT_EQ(i.text("aten::_conj_physical", {val(0)}), "tensor<2x3x4xc64, cpu, strides=[12, 1, 3]>");
+}
+
 TEST(PointwiseTest, TheFirstOperandDecidesWhenLayoutsDiffer) {
   Inference i({tensor({2, 3}), strided({2, 3}, {1, 2})});
   EXPECT_EQ(i.text("aten::mul.Tensor", {val(0), val(1)}), "tensor<2x3xf32, cpu>");
