@@ -93,7 +93,7 @@ class Entry:
     def __init__(self, path, line, fields):
         self.path, self.line, self.fields, self.used = path, line, fields, {"schema", "infer", "inplace", "traits"}
         schema = fields.get("schema")
-        match = re.fullmatch(r"([\w.]+)\((.*)\) -> (.+)", schema or "")
+        match = re.fullmatch(r"([\w.]+)\((.*)\) -> (.+)", schema if isinstance(schema, str) else "")
         if not match:
             self.fail("schema", f"expected 'name.overload(arguments) -> results', got {schema!r}")
         self.name, arguments, self.returns = match.groups()
@@ -106,8 +106,8 @@ class Entry:
     def get(self, field, default=None, choices=None):
         self.used.add(field)
         value = self.fields.get(field, default)
-        if choices is not None and value not in choices:
-            self.fail(field, f"expected one of {', '.join(choices)}, got {value!r}")
+        if choices is not None and value not in list(choices):
+            self.fail(field, f"expected one of {', '.join(map(str, choices))}, got {value!r}")
         return value
 
     def position(self, field, name, required=False):
@@ -208,6 +208,8 @@ def named_functions():
 def infer_expression(entry, rule, functions):
     if rule is None:
         return None
+    if not isinstance(rule, str):
+        entry.fail("infer", f"expected a name, got {rule!r}")
     if rule in RULES:
         return RULES[rule](entry)
     if rule in functions:
@@ -225,7 +227,10 @@ def inplace_schema(entry):
 
 def row(entry, name, schema, rule, functions):
     expression = infer_expression(entry, rule, functions)
-    traits = list(entry.fields.get("traits", [])) + RULE_TRAITS.get(rule, [])
+    traits = entry.fields.get("traits", [])
+    if not isinstance(traits, list):
+        entry.fail("traits", f"expected a list, got {traits!r}")
+    traits = traits + RULE_TRAITS.get(rule, [])
     for trait in traits:
         if trait not in TRAITS:
             entry.fail("traits", f"expected some of {', '.join(TRAITS)}, got {trait!r}")

@@ -5,7 +5,7 @@
     <any python with jinja2> tools/operator_table.py --render   the table alone, from the committed accounts
 
 framejit must be importable there, and expecttest, which PyTorch's database imports. Each operator runs in a process of
-its own. All samples of an operator take about half an hour.
+its own. All samples take about ten minutes.
 """
 
 import argparse

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The last goes first: framejit, too, has a module named testing.
-for folder in ("tools/lint", "tests/python/support", "python/framejit", "tools/dev"):
+for folder in ("tools", "tools/lint", "tests/python/support", "python/framejit", "tools/dev"):
     sys.path.insert(0, str(ROOT / folder))
 
 

@@ -1,6 +1,6 @@
 """Each operator of PyTorch's own sample database does under `to_static` what it does eagerly.
 
-One sample of each type by default; FRAMEJIT_OPERATOR_SAMPLES is another number, or `all` (about half an hour).
+One sample of each type by default; FRAMEJIT_OPERATOR_SAMPLES is another number, or `all` (about ten minutes).
 """
 
 import json
