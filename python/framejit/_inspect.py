@@ -59,6 +59,22 @@ class CapturedGraph:
         text = "{}: {}".format(self.stop_location or self.location, self.what())
         return text + ("; " + self.hint if self.hint else "")
 
+    def to_dot(self):
+        """The graph in the language of Graphviz's `dot`.
+
+        Returns:
+            str: a box for each operator and each input that is used, an edge for each use of a value, named by it.
+        """
+        from framejit import _drawing  # imports what few need
+
+        return _drawing.dot(self)
+
+    def _repr_svg_(self):
+        """What a notebook shows; nothing for a segment without operators."""
+        from framejit import _drawing
+
+        return _drawing.svg(self) if self.ops else None
+
     def __str__(self):
         return self.text
 

@@ -3,13 +3,8 @@
 import collections
 import dis
 import linecache
-import os
 
-import jinja2  # torch depends on both
-import networkx
-
-BOX_HEIGHT, ROW, GAP, CHARACTER, MARGIN = 24, 56, 18, 6.7, 12
-ORDERING_PASSES = 4
+from framejit import _drawing
 
 
 def render(explanation, title):
@@ -19,10 +14,8 @@ def render(explanation, title):
         explanation: framejit.Explanation
         title: heading of the page.
     """
-    folder = os.path.dirname(os.path.abspath(__file__))
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(folder), autoescape=True, trim_blocks=False)
     stats = explanation.stats
-    return environment.get_template("_report.html.jinja").render(
+    return _drawing.template("_report.html.jinja").render(
         title=title,
         totals=[
             ("graphs", stats["graphs"]),
@@ -45,7 +38,7 @@ def describe(capture):
         "guards": capture.guards,
         "text": capture.text if capture.ops else "",
         "backward": capture.backward,
-        "drawing": draw(capture) if capture.ops else None,
+        "drawing": _drawing.draw(capture) if capture.ops else None,
     }
 
 
@@ -112,65 +105,3 @@ def code_spans(name, text):
                 if lines:
                     spans.append((constant.co_firstlineno, max(lines), lines - {constant.co_firstlineno}))
     return spans
-
-
-# Drawings
-
-
-def draw(capture):
-    """Boxes in layers, operands above what uses them.
-
-    Returns:
-        dict of width, height, boxes (dicts of x, y, width, height, text, title, kind) and edges (SVG paths).
-    """
-    graph, maker = networkx.DiGraph(), {}
-    for value, type_text in capture.inputs:
-        maker[value] = ("input", value)
-        graph.add_node(("input", value), text="%" + str(value), title=type_text, kind="input")
-    outputs = set(capture.outputs)
-    for index, (op, operands, results, name, line) in enumerate(capture.nodes):
-        node = ("op", index)
-        kind = "op output" if any(value in outputs for value, _ in results) else "op"
-        title = "{}\n{}\n{}:{}".format(op, ", ".join(text for _, text in results), name, line)
-        graph.add_node(node, text=op.partition(".")[2] or op, title=title, kind=kind)
-        for value in operands:
-            if value in maker:
-                graph.add_edge(maker[value], node)
-        for value, _ in results:
-            maker[value] = node
-    for node in [node for node in graph if node[0] == "input" and not graph.degree(node)]:
-        graph.remove_node(node)
-    return place(graph)
-
-
-def place(graph):
-    layers = [list(layer) for layer in networkx.topological_generations(graph)]
-    order_layers(graph, layers)
-    boxes, bottom = {}, MARGIN
-    for layer in layers:
-        left = MARGIN
-        for node in layer:
-            data = graph.nodes[node]
-            width = round(CHARACTER * len(data["text"]) + 12)
-            boxes[node] = dict(data, x=left, y=bottom, width=width, height=BOX_HEIGHT)
-            left += width + GAP
-        bottom += ROW
-    edges = [curve(boxes[source], boxes[target]) for source, target in graph.edges]
-    right = max((box["x"] + box["width"] for box in boxes.values()), default=0)
-    return {"width": right + MARGIN, "height": bottom, "boxes": list(boxes.values()), "edges": edges}
-
-
-def order_layers(graph, layers):
-    """Each node near the mean place of what it uses (Sugiyama, Tagawa and Toda 1981)."""
-    where = {node: i for layer in layers for i, node in enumerate(layer)}
-    for _ in range(ORDERING_PASSES):
-        for layer in layers[1:]:
-            above = {node: [where[n] for n in graph.predecessors(node)] for node in layer}
-            layer.sort(key=lambda node: sum(above[node]) / len(above[node]))
-            where.update((node, i) for i, node in enumerate(layer))
-
-
-def curve(source, target):
-    x1, y1 = source["x"] + source["width"] / 2, source["y"] + source["height"]
-    x2, y2 = target["x"] + target["width"] / 2, target["y"]
-    return "M{:.0f} {:.0f} C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}".format(x1, y1, x1, y1 + 20, x2, y2 - 20, x2, y2)

@@ -5,11 +5,13 @@ import json
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree
 
 import pytest
 import torch
 
 import framejit
+from framejit import _drawing
 
 PROBE = """
 <script>
@@ -92,6 +94,35 @@ def test_graph_as_data():
     assert (relu[0], relu[1]) == ("aten.relu", [first])
     assert add[1] == [relu[2][0][0], first] and graph.outputs == [add[2][0][0]]
     assert add[3].endswith("test_report.py") and add[4] > 0
+
+
+def test_graph_in_the_language_of_graphviz(tmp_path):
+    (graph,) = framejit.explain(lambda x: torch.relu(x) * x * x, x3()).graphs
+    lines = graph.to_dot().splitlines()
+    assert lines[0] == "digraph captured {" and lines[-1] == "}"
+    boxes, edges = [line for line in lines if "label=" in line and "->" not in line], [line for line in lines if "->" in line]
+    assert [re.search(r'label="([^\\]+)\\n(.+?)",', box).groups() for box in boxes] == [
+        (name, "tensor<3xf32, cpu>") for name in ("%0", "relu", "mul.Tensor", "mul.Tensor")
+    ]
+    assert [edge.split(" [")[0].strip() for edge in edges] == ["n0 -> n1", "n0 -> n2", "n0 -> n3", "n1 -> n2", "n2 -> n3"]
+    assert 'label="%0"' in edges[0] and "test_report.py" in boxes[1] and "penwidth" in boxes[3]
+    if shutil.which("dot"):
+        subprocess.run(["dot", "-Tsvg", "-o", str(tmp_path / "out.svg")], input=graph.to_dot(), text=True, check=True)
+
+
+def test_texts_of_graphviz_are_quoted():
+    assert _drawing.quoted('a "b"\n\\c') == r'"a \"b\"\n\\c"'
+
+
+def test_graph_in_a_notebook():
+    (graph,) = framejit.explain(lambda x: torch.relu(x) + x, x3()).graphs
+    root = xml.etree.ElementTree.fromstring(graph._repr_svg_())
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.tag == space + "svg" and "svg .op rect" in root.find(space + "style").text
+    assert [text.text for text in root.iter(space + "text")] == ["%0", "relu", "add.Tensor"]
+    assert len(root.findall(space + "path")) == 3
+    nothing = framejit.explain(lambda x: x, x3()).captures[0]
+    assert nothing.ops == 0 and nothing._repr_svg_() is None
 
 
 def test_page_in_a_browser(chromium, tmp_path, capsys):
