@@ -3,6 +3,6 @@
 from . import inference
 from .differential import measure
 from .inference import compare_inference
-from .samples import full_name, operators
+from .samples import DTYPES, full_name, operators
 
-__all__ = ["compare_inference", "full_name", "inference", "measure", "operators"]
+__all__ = ["DTYPES", "compare_inference", "full_name", "inference", "measure", "operators"]
