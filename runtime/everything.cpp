@@ -13,7 +13,7 @@ class NoTensors final : public TensorRuntime {
   bool is_tensor(PyObject*) override { return false; }
   bool is_fake(PyObject*) override { return false; }
   const char* why_not_capturable(PyObject*) override { return "there is no tensor library"; }
-  void begin(graph::Capture*) override {}
+  void begin(graph::Capture*, graph::NodeId) override {}
   void end() override {}
   Ref make_input(PyObject*, graph::SourceId) override { return nullptr; }
   graph::TensorFacts facts(PyObject*) override { return {}; }
@@ -21,7 +21,7 @@ class NoTensors final : public TensorRuntime {
   void set_location(graph::LocationId) override {}
   bool take_stop(std::string*, std::string*) override { return false; }
   graph::ValueId value_of(PyObject*) override { return {}; }
-  bool finish(const std::vector<PyObject*>& outputs, std::string*) override { return outputs.empty(); }
+  bool finish(const std::vector<PyObject*>& outputs, std::string*, graph::NodeId*) override { return outputs.empty(); }
   std::unique_ptr<Executable> compile(const graph::Capture&, PyObject*, std::string* why_not) override {
     *why_not = "there is no tensor library";
     return nullptr;

@@ -331,9 +331,10 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
 void RecipeBuilder::finish_graph() {
   world_.guard_existence();
   std::string why_not;
-  if (sim_.services().host.finish(outputs_, &why_not)) return;
+  graph::NodeId refused;
+  if (sim_.services().host.finish(outputs_, &why_not, &refused)) return;
   if (PyErr_Occurred()) PyErr_Clear();
-  throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}};
+  throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}, refused};
 }
 
 void RecipeBuilder::finish_return(SymValue value) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "graph/ids.h"
 #include "tracer/trace_stop.h"
 
 namespace framejit {
@@ -25,6 +26,7 @@ struct PythonRaised {
 struct StopTrace {
   TraceStop stop;
   BreakPoint point;
+  graph::NodeId refused = {};  // the next pass stops where this node would be recorded
 };
 
 }  // namespace framejit

@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kMaxDepth = 180;
 constexpr uint64_t kMaxInstructions = 1'500'000;
+// Two are the rule where a capture breaks; each node that is refused takes two more.
+constexpr int kMaxPasses = 7;
 
 // frames_ mirrors the C++ stack: pushed and popped with run_frame.
 class FrameScope {
@@ -51,10 +53,12 @@ PyObject* interned(const char* text) {
   return known;
 }
 
-Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until)
+Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
+                     graph::NodeId refused)
     : start_(start),
       services_(services),
       until_(std::move(until)),
+      refused_(refused),
       capture_(std::make_unique<graph::Capture>()),
       world_(*capture_, services.pool, services.host) {}
 
@@ -292,7 +296,7 @@ void Simulator::note_left_slots(const SimFrame& root) {
 }
 
 std::unique_ptr<graph::Capture> Simulator::run() {
-  services_.host.begin(capture_.get());
+  services_.host.begin(capture_.get(), refused_);
   session_.host = &services_.host;
   prepare_root();
   watch_finalizers();  // before the trace refers to them
@@ -416,10 +420,11 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
                                                                    const TracerServices& services) {
   initialise_callables();
   std::optional<StopTrace> until;
+  graph::NodeId refused;
   // What a pass relied on to come to its stop: another value there might not stop, so the entry must not serve it.
   std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    Simulator pass(start, services, until);
+  for (int attempt = 0; attempt < kMaxPasses; ++attempt) {
+    Simulator pass(start, services, until, refused);
     try {
       std::unique_ptr<graph::Capture> capture = pass.run();
       for (const auto& stopped : stopped_passes) graph::add_guards_of(*capture, *stopped);
@@ -427,6 +432,11 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
     } catch (StopTrace& stopped) {
       PyErr_Clear();
       stopped_passes.push_back(pass.take_capture());
+      if (stopped.refused.valid() && (!refused.valid() || stopped.refused < refused)) {
+        refused = stopped.refused;
+        until.reset();
+        continue;
+      }
       if (!stopped.point.valid()) return Err{std::move(stopped.stop)};
       // A value that cannot be rebuilt at the break: the second stop lies before the first one.
       if (until && stopped.point.count >= until->point.count) return Err{std::move(stopped.stop)};

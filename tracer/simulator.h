@@ -22,8 +22,10 @@ struct CallableRow;
 
 class Simulator {
  public:
-  // `until`: the break point that an earlier, identical run found; the capture ends there.
-  Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until);
+  // `until`: the break point that an earlier, identical run found; the capture ends there. `refused`: the node at which
+  // it stops, see TensorHost::begin.
+  Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
+            graph::NodeId refused);
   ~Simulator();
 
   // Runs the segment to its return or to `until`. Throws StopTrace.
@@ -291,6 +293,7 @@ class Simulator {
   SegmentStart start_;
   const TracerServices& services_;
   std::optional<StopTrace> until_;
+  graph::NodeId refused_;
   std::unique_ptr<graph::Capture> capture_;
   World world_;
   std::vector<SimFrame*> frames_;

@@ -24,7 +24,8 @@ class TensorHost {
   virtual const char* why_not_capturable(PyObject* tensor) = 0;
 
   // Starts recording into `capture` on this thread; remembers the thread's global state (grad mode, autocast, ...).
-  virtual void begin(graph::Capture* capture) = 0;
+  // `refused`: the trace stops where this node would be recorded. Invalid: nowhere.
+  virtual void begin(graph::Capture* capture, graph::NodeId refused) = 0;
   // Leaves recording and puts the global state back as it was at begin(). Called exactly once after begin().
   virtual void end() = 0;
 
@@ -46,8 +47,9 @@ class TensorHost {
   // Value of a fake in the graph now (an in-place operator does not change it).
   virtual graph::ValueId value_of(PyObject* fake) = 0;
   // Ends the graph: these fakes are its outputs, in this order. Records the backward if any of them needs one.
-  // False: with the reason a graph with these outputs cannot be run as eager would (then the frame runs eagerly).
-  virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not) = 0;
+  // False: with the reason a graph with these outputs cannot be run as eager would, and with the node without which it
+  // could be; if that is not known, it stays invalid.
+  virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) = 0;
 };
 
 }  // namespace framejit

@@ -116,7 +116,7 @@ struct EndRecording {
 
 bool record_into(runtime::TensorRuntime& host, Program& program, PyObject* function, PyObject* args) {
   auto start = std::chrono::steady_clock::now();
-  host.begin(&program.capture);
+  host.begin(&program.capture, {});
   EndRecording end{host};
   Ref fakes = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(args)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
@@ -134,7 +134,8 @@ bool record_into(runtime::TensorRuntime& host, Program& program, PyObject* funct
   program.output_count = outputs.size();
   start = std::chrono::steady_clock::now();
   std::string why_not;
-  if (!host.finish(outputs, &why_not)) {
+  graph::NodeId refused;
+  if (!host.finish(outputs, &why_not, &refused)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, why_not.c_str());
     return false;
   }

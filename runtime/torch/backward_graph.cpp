@@ -76,6 +76,24 @@ class Splitter {
   std::unordered_map<uint32_t, ValueId> mapped_;
 };
 
+// When the scope is left by an error: which node of the forward it came of.
+class Unrecordable {
+ public:
+  Unrecordable(Recording& recording, size_t forward_nodes) : recording_(&recording), forward_nodes_(forward_nodes) {}
+  ~Unrecordable() {
+    if (!recording_) return;
+    if (auto sequence = recording_->recorder.failed_sequence())
+      recording_->unrecordable = recording_->recorder.node_of_sequence(*sequence, forward_nodes_);
+  }
+  Unrecordable(const Unrecordable&) = delete;
+  Unrecordable& operator=(const Unrecordable&) = delete;
+  void clear() { recording_ = nullptr; }
+
+ private:
+  Recording* recording_;
+  size_t forward_nodes_;
+};
+
 }  // namespace
 
 std::vector<TangentMeta> usual_tangents(const Recording& recording) {
@@ -111,8 +129,10 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
   std::vector<at::Tensor> grads;
   {
     AllowThreads no_gil;
+    Unrecordable unrecordable(recording, node_count);
     grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true, /*create_graph=*/false,
                                   /*allow_unused=*/true);
+    unrecordable.clear();
   }
   std::vector<ValueId> gradients;
   for (const at::Tensor& grad : grads) {

@@ -1,8 +1,12 @@
 #include "runtime/torch/recorder.h"
 
+#include <ATen/SequenceNumber.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
+
+#include <algorithm>
 
 #include "runtime/torch/convert.h"
 #include "runtime/torch/environment.h"
@@ -24,7 +28,12 @@ void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit
   Recorder* recorder = Recorder::current();
   TORCH_CHECK(recorder, "framejit: ", handle.operator_name(),
               " was called on a tensor of a capture that is over or runs on another thread");
-  recorder->record(op_entry(handle), *stack);
+  try {
+    recorder->record(op_entry(handle), *stack);
+  } catch (...) {
+    recorder->note_failure();
+    throw;
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
@@ -142,7 +151,20 @@ void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base)
 
 // Results
 
+void Recorder::note_failure() {
+  if (auto operation = torch::autograd::get_current_node()) failed_sequence_ = operation->sequence_nr();
+}
+
+graph::NodeId Recorder::node_of_sequence(uint64_t sequence, size_t node_count) const {
+  const auto end = sequences_.begin() + static_cast<std::ptrdiff_t>(std::min(node_count, sequences_.size()));
+  const auto found = std::upper_bound(sequences_.begin(), end, sequence);
+  return found == end ? graph::NodeId() : graph::NodeId(static_cast<size_t>(found - sequences_.begin()));
+}
+
 ValueId Recorder::add_node(const OpEntry& op) {
+  if (refused_.valid() && graph_->node_count() == refused_.index()) stop_trace("GradientNeedsData", op.info->name);
+  sequences_.resize(graph_->node_count(), at::sequence_number::peek());
+  sequences_.push_back(at::sequence_number::peek());
   const graph::Node& node = graph_->node(graph_->add_node(op.id, operands_, results_, location_));
   if (c10::GradMode::is_enabled() != ambient_grad_mode_) {
     has_mixed_grad_mode_ = true;

@@ -9,6 +9,7 @@
 #include <ATen/core/stack.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -59,6 +60,14 @@ class Recorder {
   // While this is set, detach() gives a fake of the same value and no node: how subclasses are wrapped.
   void set_quiet(bool quiet) { quiet_ = quiet; }
 
+  // The trace stops where this node would be recorded: its gradient cannot be.
+  void set_refused(graph::NodeId node) { refused_ = node; }
+  // While gradients are recorded: of which operation of autograd the recorder threw, if it did (its sequence number).
+  std::optional<uint64_t> failed_sequence() const { return failed_sequence_; }
+  void note_failure();
+  // The first node recorded after autograd made the operation with this sequence number; invalid if there is none.
+  graph::NodeId node_of_sequence(uint64_t sequence, size_t node_count) const;
+
   // Grad mode when a view was made, where it was not the one at the start.
   bool grad_mode_of(graph::ValueId value, bool otherwise) const;
   void set_ambient_grad_mode(bool enabled) { ambient_grad_mode_ = enabled; }
@@ -98,6 +107,9 @@ class Recorder {
   bool ambient_grad_mode_ = true;
   bool has_mixed_grad_mode_ = false;
   bool quiet_ = false;
+  graph::NodeId refused_;
+  std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation
+  std::optional<uint64_t> failed_sequence_;
 };
 
 }  // namespace framejit::torchlib

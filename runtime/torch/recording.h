@@ -58,6 +58,8 @@ struct Recording {
   std::vector<uint32_t> differentiable_inputs;
   // The forward graph again: backwards are recorded at its end, and cut off into a BackwardGraph.
   std::optional<graph::Graph> joint;
+  // After record_backward failed: the node of the forward whose gradient could not be recorded, if that is known.
+  graph::NodeId unrecordable;
 
   bool training() const { return !roots.empty(); }
 };

@@ -45,12 +45,13 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return why_not_input(tensor);
   }
 
-  void begin(graph::Capture* capture) override {
+  void begin(graph::Capture* capture, graph::NodeId refused) override {
     ThreadSessions& session = sessions();
     session.finished.reset();
     session.training.reset();
     session.recording = std::make_shared<Recording>(&capture->graph);
     session.recording->recorder.set_ambient_grad_mode(session.recording->state.grad_mode());
+    session.recording->recorder.set_refused(refused);
     session.capture = capture;
     session.active.emplace(&session.recording->recorder);
   }
@@ -93,8 +94,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   graph::ValueId value_of(PyObject* fake) override { return fake_impl(unpack_tensor(fake))->value(); }
 
-  bool finish(const std::vector<PyObject*>& outputs, std::string* why_not) override {
+  bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) override {
     ThreadSessions& session = sessions();
+    session.recording->recorder.set_refused({});
     std::vector<at::Tensor> fakes;
     fakes.reserve(outputs.size());
     for (PyObject* output : outputs) fakes.push_back(unpack_tensor(output));
@@ -104,7 +106,10 @@ class TorchRuntime final : public runtime::TensorRuntime {
       if (finished) finish_graph(session);
       return true;
     });
-    if (!ran) take_error(why_not);
+    if (!ran) {
+      take_error(why_not);
+      *refused = session.recording->unrecordable;
+    }
     session.recording->recorder.set_graph(&session.capture->graph);
     if (ran && finished) session.finished = session.recording;
     return ran && finished;

@@ -98,6 +98,7 @@ PROVOKE = {
     "DataDependentBranch": lambda x: x if x.sum() > 0 else x + 1,
     "DataDependentValue": lambda x: x * x.sum().item(),
     "DataDependentShape": lambda x: torch.nonzero(x),
+    "GradientNeedsData": (lambda x, w: x * w.max(), lambda: torch.ones(3, requires_grad=True)),
     "UnknownCall": lambda x: x + os.getpid(),
     "Print": lambda x: (print("said"), x + 1)[1],
     "UserBreak": lambda x: (framejit.graph_break(), x + 1)[1],

@@ -443,6 +443,39 @@ def test_gradient_flows_across_a_data_dependent_branch():
     check_gradients(f, graphs=2, breaks=1)
 
 
+@pytest.mark.parametrize("name", ["max", "min", "median", "prod"])
+def test_gradient_that_needs_data_breaks_at_its_operator(name):
+    def f(x, y):
+        whole = getattr((x * y).sin(), name)()
+        return (whole * y).cos()
+
+    check_gradients(f, leaf(), leaf(1.0, 2.0, 3.0), graphs=2, breaks=1)
+
+
+def test_two_gradients_that_need_data():
+    def f(x):
+        y = x.exp()
+        z = y * y.max()
+        return (z + z.prod()).cos()
+
+    static = check_gradients(f, graphs=3, breaks=2)
+    assert [graph.reason for graph in static.graphs] == ["GradientNeedsData", "GradientNeedsData", ""]
+
+
+def test_gradient_that_needs_data_in_a_called_function():
+    def scaled(x):
+        return x / x.max()
+
+    def f(x):
+        return scaled(scaled(x.sin() + 1).cos()) * 2
+
+    check_gradients(f, graphs=4, breaks=2)  # around each call, and the division, which both calls share
+
+
+def test_operator_whose_gradient_needs_data_is_captured_where_none_is_asked_for():
+    check(lambda x: x.detach().max() * x.detach(), graphs=1)
+
+
 # Modules
 
 
