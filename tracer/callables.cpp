@@ -30,7 +30,8 @@ Library& mutable_library() {
   return lib;
 }
 
-// Resolves "package.module.Type.method" from what is imported; methods give their descriptor. New reference or null.
+// Resolves "package.module.Type.method" from what is imported; methods give their descriptor, class methods and static
+// methods in Python their function. New reference or null.
 Ref resolve(const char* path) {
   PyObject* modules = PyImport_GetModuleDict();
   std::string text = path, module_name;
@@ -61,7 +62,8 @@ Ref resolve(const char* path) {
     current = std::move(next);
     start = end + 1;
   }
-  return current;
+  const bool wrapped = Py_TYPE(current.get()) == &PyClassMethod_Type || Py_TYPE(current.get()) == &PyStaticMethod_Type;
+  return wrapped ? Ref::steal(PyObject_GetAttrString(current.get(), "__func__")) : current;
 }
 
 PyObject* resolve_forever(const char* path) { return resolve(path).release(); }

@@ -1,9 +1,29 @@
 // Objects of the segment's frame whose end can be seen: the segment ends before the frame lets go of one.
 #include <algorithm>
+#include <string_view>
 
 #include "tracer/simulator.h"
 
 namespace framejit {
+
+namespace {
+
+// Dynamo watches each nn.Module that is made after torch.compile has run; no program sees what it does then.
+bool is_of_dynamo(const PyWeakReference* reference) {
+  PyObject* callback = reference->wr_callback;
+  if (!callback || !PyFunction_Check(callback)) return false;
+  PyObject* module = PyDict_GetItem(PyFunction_GET_GLOBALS(callback), interned("__name__"));
+  return module && PyUnicode_Check(module) &&
+         std::string_view(PyUnicode_AsUTF8(module)).rfind("torch._dynamo.", 0) == 0;
+}
+
+bool is_watched_by_program(PyObject* obj) {
+  auto* reference = reinterpret_cast<PyWeakReference*>(*PyObject_GET_WEAKREFS_LISTPTR(obj));
+  while (reference && is_of_dynamo(reference)) reference = reference->wr_next;
+  return reference != nullptr;
+}
+
+}  // namespace
 
 bool Simulator::has_finalizer(PyObject* obj) const {
   // The trace works on stand-ins of these.
@@ -13,7 +33,7 @@ bool Simulator::has_finalizer(PyObject* obj) const {
   if (Py_TYPE(obj)->tp_finalize || PyMemoryView_Check(obj)) return true;
   const bool may_be_watched =
       PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
-  return may_be_watched && *PyObject_GET_WEAKREFS_LISTPTR(obj);
+  return may_be_watched && is_watched_by_program(obj);
 }
 
 namespace {
