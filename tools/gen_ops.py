@@ -23,6 +23,7 @@ import sys
 
 import jinja2
 from opgen import entries
+from opgen.bindings import operators
 from opgen.builders import builders
 from opgen.entries import BadEntry, collect
 
@@ -32,6 +33,8 @@ OUTPUTS = (
     "graph/generated/op_table.cpp",
     "graph/generated/builders.h",
     "graph/generated/builders.cpp",
+    "python/framejit/ops.py",
+    "python/framejit/ops.pyi",
 )
 
 
@@ -41,7 +44,7 @@ def render():
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     rows = collect()
-    facts = {"rows": rows, "builders": builders(rows)}
+    facts = {"rows": rows, "builders": builders(rows), "operators": operators(rows)}
     return {o: environment.get_template(o.rpartition("/")[2] + ".jinja").render(facts) for o in OUTPUTS}, rows
 
 
