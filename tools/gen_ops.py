@@ -22,10 +22,12 @@ import pathlib
 import sys
 
 import jinja2
+
 from opgen import entries
 from opgen.bindings import operators
 from opgen.builders import builders
 from opgen.entries import BadEntry, collect
+from opgen.page import groups
 
 TEMPLATES = pathlib.Path(__file__).resolve().parent / "opgen"
 OUTPUTS = (
@@ -35,6 +37,7 @@ OUTPUTS = (
     "graph/generated/builders.cpp",
     "python/framejit/ops.py",
     "python/framejit/ops.pyi",
+    "docs/ops.md",
 )
 
 
@@ -44,7 +47,7 @@ def render():
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     rows = collect()
-    facts = {"rows": rows, "builders": builders(rows), "operators": operators(rows)}
+    facts = {"rows": rows, "builders": builders(rows), "operators": operators(rows), "groups": groups(rows)}
     return {o: environment.get_template(o.rpartition("/")[2] + ".jinja").render(facts) for o in OUTPUTS}, rows
 
 

@@ -3,8 +3,10 @@
 import pathlib
 
 import pytest
+
 from opgen import entries
 from opgen.builders import builders
+from opgen.page import groups
 
 SIN = '- schema: "sin(Tensor self) -> Tensor"\n'
 HEADER = "InferStatus own_rule(InferContext& c);\n"
@@ -87,6 +89,20 @@ def test_builder_that_cannot_be_made_is_refused(collect, text, what):
     with pytest.raises(entries.BadEntry, match="graph/ops/some.yaml:[12]: ") as refused:
         builders(collect(text))
     assert what in str(refused.value)
+
+
+def test_page_has_each_overload_with_its_rule_in_words(collect):
+    (group,) = groups(collect("# Waves of sound.\n" + SIN + "  infer: pointwise\n  promote: int_to_float\n  inplace: true\n"))
+    assert (group["heading"], group["words"], group["names"]) == ("Some", "Waves of sound.", 2)
+    assert group["lines"] == [
+        ("`sin(Tensor self) -> Tensor`", "elementwise, the common type, integers as the default float type", ""),
+        ("`sin_(Tensor(a!) self) -> Tensor(a!)`", "elementwise, the common type, integers as the default float type", "in place"),
+    ]
+
+
+def test_file_of_entries_must_say_what_it_holds(collect):
+    with pytest.raises(entries.BadEntry, match=r"some\.yaml:1: expected a comment that says what the file holds"):
+        groups(collect(SIN))
 
 
 def test_yaml_that_does_not_parse_is_refused(collect):

@@ -136,4 +136,3 @@ def builders(rows) -> list[dict]:
             row["entry"].fail("builder", f"expected a name of its own, got {builder['name']!r}, as {other['name']} has")
         made.append(builder)
     return made
-
