@@ -4,36 +4,10 @@
 #include "graph/print.h"
 
 namespace framejit::graph {
-namespace {
 
 using Kind = Operand::Kind;
 
-// Which operand kinds fit a schema type. Types not listed fit anything: custom classes, streams.
-bool fits(const SchemaArg& arg, Kind kind) {
-  std::string_view type = arg.type;
-  bool optional = !type.empty() && type.back() == '?';
-  if (optional) type.remove_suffix(1);
-  if (kind == Kind::kNone) return optional || type.find('?') != std::string_view::npos;
-  bool scalar = kind == Kind::kInt || kind == Kind::kFloat || kind == Kind::kBool || kind == Kind::kComplex;
-  // Sizes and strides may be results of other nodes.
-  bool integer = kind == Kind::kInt || kind == Kind::kValue;
-  if (type == "Tensor") return kind == Kind::kValue || scalar || kind == Kind::kConst;
-  if (arg.is_tensor_list()) return kind == Kind::kValues || kind == Kind::kNone;
-  if (type == "int" || type == "SymInt") return integer || kind == Kind::kBool;
-  if (type == "float" || type == "SymFloat") return kind == Kind::kFloat || integer;
-  if (type == "bool" || type == "SymBool") return kind == Kind::kBool || kind == Kind::kValue;
-  if (type == "Scalar" || type == "number") return scalar || kind == Kind::kValue;
-  if (type == "str") return kind == Kind::kString;
-  if (type == "ScalarType") return kind == Kind::kDType;
-  if (type == "Layout") return kind == Kind::kLayout;
-  if (type == "Device") return kind == Kind::kDevice;
-  if (type == "MemoryFormat") return kind == Kind::kMemoryFormat;
-  if (type == "Generator") return kind == Kind::kConst;
-  if (type.substr(0, 4) == "int[" || type.substr(0, 7) == "SymInt[") return kind == Kind::kInts || integer;
-  if (type.substr(0, 6) == "float[") return kind == Kind::kFloats || kind == Kind::kFloat;
-  if (type.substr(0, 5) == "bool[") return kind == Kind::kBools || kind == Kind::kBool;
-  return true;
-}
+namespace {
 
 class Verifier {
  public:
@@ -102,7 +76,7 @@ class Verifier {
     if (args.size() != node.operand_count)
       return fail(node, fmt::format("expected {} operands, got {}", args.size(), node.operand_count));
     for (size_t i = 0; i < args.size(); ++i)
-      if (!fits(args[i], node.arg(i).kind()))
+      if (!operand_fits(args[i], node.arg(i).kind()))
         return fail(node, fmt::format("operand {} ({}): expected {}, got a {}", i, args[i].name, args[i].type,
                                       kind_name(node.arg(i).kind())));
     bool list = info.parsed.returns.size() == 1 && info.parsed.returns[0].type.find('[') != std::string::npos;
@@ -159,6 +133,32 @@ class Verifier {
 };
 
 }  // namespace
+
+bool operand_fits(const SchemaArg& arg, Kind kind) {
+  std::string_view type = arg.type;
+  bool optional = !type.empty() && type.back() == '?';
+  if (optional) type.remove_suffix(1);
+  if (kind == Kind::kNone) return optional || type.find('?') != std::string_view::npos;
+  bool scalar = kind == Kind::kInt || kind == Kind::kFloat || kind == Kind::kBool || kind == Kind::kComplex;
+  // Sizes and strides may be results of other nodes.
+  bool integer = kind == Kind::kInt || kind == Kind::kValue;
+  if (type == "Tensor") return kind == Kind::kValue || scalar || kind == Kind::kConst;
+  if (arg.is_tensor_list()) return kind == Kind::kValues || kind == Kind::kNone;
+  if (type == "int" || type == "SymInt") return integer || kind == Kind::kBool;
+  if (type == "float" || type == "SymFloat") return kind == Kind::kFloat || integer;
+  if (type == "bool" || type == "SymBool") return kind == Kind::kBool || kind == Kind::kValue;
+  if (type == "Scalar" || type == "number") return scalar || kind == Kind::kValue;
+  if (type == "str") return kind == Kind::kString;
+  if (type == "ScalarType") return kind == Kind::kDType;
+  if (type == "Layout") return kind == Kind::kLayout;
+  if (type == "Device") return kind == Kind::kDevice;
+  if (type == "MemoryFormat") return kind == Kind::kMemoryFormat;
+  if (type == "Generator") return kind == Kind::kConst;
+  if (type.substr(0, 4) == "int[" || type.substr(0, 7) == "SymInt[") return kind == Kind::kInts || integer;
+  if (type.substr(0, 6) == "float[") return kind == Kind::kFloats || kind == Kind::kFloat;
+  if (type.substr(0, 5) == "bool[") return kind == Kind::kBools || kind == Kind::kBool;
+  return true;
+}
 
 std::optional<std::string> verify(const Graph& graph, const VerifyOptions& options) {
   return Verifier(graph, options).run();

@@ -24,4 +24,7 @@ struct VerifyOptions {
 // The first violation, in words (expected and got, with the node's text), or nullopt.
 std::optional<std::string> verify(const Graph& graph, const VerifyOptions& options = {});
 
+// Whether an operand of this kind can stand in the place of the argument. Types that are not known fit anything.
+bool operand_fits(const SchemaArg& arg, Operand::Kind kind);
+
 }  // namespace framejit::graph

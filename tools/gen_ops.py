@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates graph/generated/* from graph/ops/*.yaml.
+"""Generates all that the project knows of operators from graph/ops/*.yaml: see OUTPUTS.
 
     tools/gen_ops.py            write the files
     tools/gen_ops.py --check    exit 1, naming the file, when a committed file differs from what would be written
@@ -7,330 +7,48 @@
 An entry of graph/ops/*.yaml:
 
     - schema: "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"   # as LibTorch has it; namespace aten
-      infer: pointwise          # a rule of RULES below, or a function `InferStatus name(InferContext&)` of graph/infer/*.h;
-                                # absent: facts only, inference goes through LibTorch's Meta kernel
+      infer: pointwise          # a rule of RULES in opgen/entries.py, or a function `InferStatus name(InferContext&)` of
+                                # graph/infer/*.h; absent: facts only, inference goes through LibTorch's Meta kernel
       promote: int_to_float     # the rule's own fields
       inplace: true             # also the in-place twin: add_.Tensor(Tensor(a!) self, ...) -> Tensor(a!)
-      traits: [random]          # what the schema does not say; see TRAITS
+      traits: [random]          # what the schema does not say; see TRAITS there
+      builder: plus             # the C++ function's name, if not the operator's
 
 An error names file, line and field.
 """
 
 import argparse
 import pathlib
-import re
 import sys
 
 import jinja2
-import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-OPS = ROOT / "graph" / "ops"
-GENERATED = ROOT / "graph" / "generated"
-
-TRAITS = {
-    "random": "kOpRandom",
-    "raises": "kOpMayRaise",
-    "raises_on_integers": "kOpRaisesOnIntegers",
-    "writes_statistics": "kOpWritesStatistics",
-    "data_dependent": "kOpDataDependent",
-    "side_effect": "kOpSideEffect",
-    "uninitialized": "kOpUninitialized",
-    "maybe_view": "kOpMaybeView",
-    "meta_in_place": "kOpMetaInPlace",
-    "pointwise": "kOpPointwise",
-    "reduction": "kOpReduction",
-}
-PROMOTE = {
-    "common": "kCommon",
-    "int_to_float": "kIntToFloat",
-    "bool": "kBool",
-    "first": "kFirst",
-    "real": "kReal",
-}
-REDUCE_TYPES = {
-    "same": "kSame",
-    "sum": "kSum",
-    "float": "kFloat",
-    "promoted": "kPromoted",
-    "real": "kReal",
-    "bool": "kBool",
-    "index": "kIndex",
-}
-
-
-class BadEntry(Exception):
-    """An entry that cannot be generated from: file, line, field, what is wrong."""
-
-
-class Argument:
-    """One argument of a schema: its type without alias annotation, and its name."""
-
-    def __init__(self, text):
-        text = text.split("=")[0].strip()
-        kind, _, self.name = text.rpartition(" ")
-        self.type = re.sub(r"\([^)]*\)", "", kind)
-
-    @property
-    def is_tensor(self):
-        return self.type in ("Tensor", "Tensor?")
-
-
-def split_arguments(text):
-    """Splits at commas outside brackets."""
-    parts, depth, begin = [], 0, 0
-    for i, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
-        if c == "," and depth == 0:
-            parts.append(text[begin:i])
-            begin = i + 1
-    return [p.strip() for p in parts + [text[begin:]] if p.strip()]
-
-
-class Entry:
-    """One YAML entry with the place it stands at."""
-
-    def __init__(self, path, line, fields):
-        self.path, self.line, self.fields, self.used = path, line, fields, {"schema", "infer", "inplace", "traits"}
-        schema = fields.get("schema")
-        match = re.fullmatch(r"([\w.]+)\((.*)\) -> (.+)", schema if isinstance(schema, str) else "")
-        if not match:
-            self.fail("schema", f"expected 'name.overload(arguments) -> results', got {schema!r}")
-        self.name, arguments, self.returns = match.groups()
-        self.schema = schema
-        self.args = [Argument(a) for a in split_arguments(arguments) if a != "*"]
-
-    def fail(self, field, message):
-        raise BadEntry(f"{self.path.relative_to(ROOT)}:{self.line}: {field}: {message}")
-
-    def get(self, field, default=None, choices=None):
-        self.used.add(field)
-        value = self.fields.get(field, default)
-        if choices is not None and value not in list(choices):
-            self.fail(field, f"expected one of {', '.join(map(str, choices))}, got {value!r}")
-        return value
-
-    def position(self, field, name, required=False):
-        for i, arg in enumerate(self.args):
-            if arg.name == name:
-                return i
-        if required:
-            self.fail(field, f"expected an argument of the schema, got {name!r}")
-        return None
-
-    def positions(self, field, default):
-        names = self.get(field)
-        if names is None:
-            return default
-        if not isinstance(names, list):
-            self.fail(field, f"expected a list of argument names, got {names!r}")
-        return [self.position(field, name, required=True) for name in names]
-
-    def named(self, *names):
-        """`.name = position` for each of these arguments that the schema has."""
-        found = [(n, self.position("schema", n)) for n in names]
-        return [f".{n} = {p}" for n, p in found if p is not None]
-
-    def flags_named(self, *fields):
-        return [f".{f} = true" for f in fields if self.get(f, False, (True, False))]
-
-    def check_all_used(self):
-        for field in self.fields:
-            if field not in self.used:
-                self.fail(field, f"expected a field of rule {self.fields.get('infer')!r}")
-
-
-def call(function, rule, parts):
-    return f"infer::{function}(c, infer::{rule}{{{', '.join(parts)}}})"
-
-
-def pointwise(entry, function="pointwise"):
-    args = entry.positions("args", [i for i, a in enumerate(entry.args) if a.is_tensor])
-    iterate = entry.positions("iterate", args)
-
-    def six(values):
-        return "{" + ", ".join(str(v) for v in (values + [-1] * 6)[:6]) + "}"
-
-    parts = [f".promote_args = {six(args)}", f".iterate_args = {six(iterate)}"]
-    promote = entry.get("promote", "common", PROMOTE)
-    if promote != "common":
-        parts.append(f".promote = infer::Promote::{PROMOTE[promote]}")
-    return call(function, "PointwiseRule", parts + entry.flags_named("contiguous"))
-
-
-def pointwise_inplace(entry):
-    return pointwise(entry, "pointwise_inplace")
-
-
-def reduce(entry):
-    kind = entry.get("type", "same", REDUCE_TYPES)
-    parts = entry.named("dim", "keepdim", "dtype")
-    if kind != "same":
-        parts.append(f".type = infer::ReduceType::{REDUCE_TYPES[kind]}")
-    return call("reduce", "ReduceRule", parts + entry.flags_named("with_indices", "needs_elements", "empty_dims_keep"))
-
-
-def scan(entry):
-    return call("scan", "ScanRule", entry.named("dtype") + entry.flags_named("preserve", "integers_sum"))
-
-
-def factory(entry):
-    parts = entry.named("size", "dtype", "layout", "device", "memory_format")
-    for field in ("strides", "like", "fill"):
-        name = entry.get(field)
-        if name is not None:
-            parts.append(f".{field} = {entry.position(field, name, required=True)}")
-    return call("factory", "FactoryRule", parts + entry.flags_named("integers"))
-
-
-def like(entry):
-    return call("like", "LikeRule", entry.named("dtype", "layout", "device", "memory_format"))
-
-
-def arange(entry):
-    return call("arange", "ArangeRule", entry.named("start", "end", "step", "dtype"))
-
-
-RULES = {f.__name__: f for f in (pointwise, pointwise_inplace, reduce, scan, factory, like, arange)}
-RULE_TRAITS = {"pointwise": ["pointwise"], "pointwise_inplace": ["pointwise"], "reduce": ["reduction"]}
-# What the in-place twin of a rule's operator uses; others return their first operand as it is.
-INPLACE_RULES = {"pointwise": "pointwise_inplace", "subtract": "subtract_inplace"}
-
-
-def named_functions():
-    """Functions `InferStatus name(InferContext& c)` that the headers of graph/infer declare."""
-    names = set()
-    for header in (ROOT / "graph" / "infer").glob("*.h"):
-        names.update(re.findall(r"^InferStatus (\w+)\(InferContext& c\);", header.read_text(), re.M))
-    return names
-
-
-def infer_expression(entry, rule, functions):
-    if rule is None:
-        return None
-    if not isinstance(rule, str):
-        entry.fail("infer", f"expected a name, got {rule!r}")
-    if rule in RULES:
-        return RULES[rule](entry)
-    if rule in functions:
-        return f"infer::{rule}(c)"
-    entry.fail("infer", f"expected a rule ({', '.join(RULES)}) or a function of graph/infer/*.h, got {rule!r}")
-
-
-def inplace_schema(entry):
-    base, dot, overload = entry.name.partition(".")
-    text = entry.schema.replace(base, base + "_", 1).replace("(Tensor self", "(Tensor(a!) self", 1)
-    if "Tensor(a!) self" not in text:
-        entry.fail("inplace", "expected a schema whose first argument is 'Tensor self'")
-    return base + "_" + dot + overload, text[: text.rindex("-> ")] + "-> Tensor(a!)"
-
-
-def row(entry, name, schema, rule, functions):
-    expression = infer_expression(entry, rule, functions)
-    traits = entry.fields.get("traits", [])
-    if not isinstance(traits, list):
-        entry.fail("traits", f"expected a list, got {traits!r}")
-    traits = traits + RULE_TRAITS.get(rule, [])
-    for trait in traits:
-        if trait not in TRAITS:
-            entry.fail("traits", f"expected some of {', '.join(TRAITS)}, got {trait!r}")
-    flags = sorted({TRAITS[t] for t in traits} | ({"kOpNative"} if expression else set()))
-    return {
-        "name": "aten::" + name,
-        "schema": "aten::" + schema,
-        "flags": " | ".join(flags) or "0",
-        "infer": expression,
-        "constant": "k_" + re.sub(r"\W", "_", name),
-    }
-
-
-def rows_of(entry, functions):
-    rule = entry.fields.get("infer")
-    yield row(entry, entry.name, entry.schema, rule, functions)
-    if entry.get("inplace", False, (True, False)):
-        name, schema = inplace_schema(entry)
-        twin = INPLACE_RULES.get(rule, "returns_self" if rule else None)
-        yield row(entry, name, schema, twin, functions)
-    entry.check_all_used()
-
-
-def load(path):
-    """The entries of one file, with their lines."""
-    try:
-        node = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise BadEntry(f"{path.relative_to(ROOT)}: {error}") from error
-    if not isinstance(node, yaml.SequenceNode):
-        raise BadEntry(f"{path.relative_to(ROOT)}:1: expected a list of entries")
-    loader = yaml.SafeLoader("")
-    for item in node.value:
-        fields = loader.construct_document(item)
-        if not isinstance(fields, dict):
-            raise BadEntry(f"{path.relative_to(ROOT)}:{item.start_mark.line + 1}: expected a mapping with 'schema'")
-        yield Entry(path, item.start_mark.line + 1, fields)
-
-
-def collect():
-    functions = named_functions()
-    rows, seen = [], {}
-    for path in sorted(OPS.glob("*.yaml")):
-        for entry in load(path):
-            for made in rows_of(entry, functions):
-                if made["name"] in seen:
-                    entry.fail(
-                        "schema",
-                        f"expected each operator once, got {made['name']} again (first in {seen[made['name']]})",
-                    )
-                seen[made["name"]] = f"{path.name}:{entry.line}"
-                rows.append(made)
-    return sorted(rows, key=lambda r: r["name"])
-
-
-TABLE = """\
-// Generated by tools/gen_ops.py from graph/ops/*.yaml. Do not edit.
-#include "graph/op_table.h"
-
-#include "graph/infer/rules.h"
-#include "graph/op.h"
-
-namespace framejit::graph {
-
-// clang-format off
-const OpRow kOpRows[] = {
-    {"framejit::constant", "framejit::constant(Constant value) -> Tensor", 0, nullptr},
-{%- for r in rows %}
-    {{ '{' }}"{{ r.name }}",
-     "{{ r.schema | replace('"', '\\\\"') }}",
-     {{ r.flags }}, {% if r.infer %}[](InferContext& c) { return {{ r.infer }}; }{% else %}nullptr{% endif %}{{ '}' }},
-{%- endfor %}
-};
-// clang-format on
-
-const uint32_t kOpRowCount = {{ rows | length + 1 }};
-
-}  // namespace framejit::graph
-"""
-
-IDS = """\
-// Generated by tools/gen_ops.py from graph/ops/*.yaml. Do not edit.
-// The fixed ids of the operators in the table: ops::k_add_Tensor is "aten::add.Tensor".
-#pragma once
-
-#include "graph/ids.h"
-
-namespace framejit::graph::ops {
-
-// clang-format off
-inline constexpr OpId kConstant{0};
-{%- for r in rows %}
-inline constexpr OpId {{ r.constant }}{{ '{' }}{{ loop.index }}{{ '}' }};
-{%- endfor %}
-// clang-format on
-
-}  // namespace framejit::graph::ops
-"""
-
-OUTPUTS = {"op_table.cpp": TABLE, "op_ids.h": IDS}
+from opgen import entries
+from opgen.bindings import operators
+from opgen.builders import builders
+from opgen.entries import BadEntry, collect
+from opgen.page import groups
+
+TEMPLATES = pathlib.Path(__file__).resolve().parent / "opgen"
+OUTPUTS = (
+    "graph/generated/op_ids.h",
+    "graph/generated/op_table.cpp",
+    "graph/generated/builders.h",
+    "graph/generated/builders.cpp",
+    "python/framejit/ops.py",
+    "python/framejit/ops.pyi",
+    "docs/ops.md",
+)
+
+
+def render():
+    """{file: text}, and the rows that they are made from."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    rows = collect()
+    facts = {"rows": rows, "builders": builders(rows), "operators": operators(rows), "groups": groups(rows)}
+    return {o: environment.get_template(o.rpartition("/")[2] + ".jinja").render(facts) for o in OUTPUTS}, rows
 
 
 def main():
@@ -338,20 +56,17 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare with the committed files instead of writing")
     options = parser.parse_args()
     try:
-        rows = collect()
+        texts, rows = render()
     except BadEntry as error:
         print(error, file=sys.stderr)
         return 1
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     status = 0
-    for name, template in OUTPUTS.items():
-        text = environment.from_string(template).render(rows=rows)
-        path = GENERATED / name
-        current = path.read_text() if path.exists() else None
-        if current == text:
+    for name, text in texts.items():
+        path = entries.ROOT / name
+        if path.exists() and path.read_text() == text:
             continue
         if options.check:
-            print(f"{path.relative_to(ROOT)}: differs from graph/ops/*.yaml; run tools/gen_ops.py", file=sys.stderr)
+            print(f"{name}: differs from graph/ops/*.yaml; run tools/gen_ops.py", file=sys.stderr)
             status = 1
         else:
             path.write_text(text)

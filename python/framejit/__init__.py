@@ -15,7 +15,7 @@ from framejit import _torch_check
 
 _torch_check.check()
 
-from framejit import _C  # noqa: E402
+from framejit import _C, ops  # noqa: E402
 from framejit._api import (  # noqa: E402
     enable_to_static,
     enable_to_static_guard,
@@ -48,6 +48,7 @@ __all__ = [
     "graph_break",
     "is_capturing",
     "not_to_static",
+    "ops",
     "reset",
     "stats",
     "to_static",
