@@ -17,10 +17,13 @@ ValueId alias_source(const Node& node, const ResultMeta& result) {
 }  // namespace
 
 AliasClasses::AliasClasses(const Graph& graph)
-    : parent_(graph.value_count()), escapes_(graph.value_count(), false), inputs_(graph.value_count(), false) {
+    : parent_(graph.value_count()),
+      escapes_(graph.value_count(), false),
+      inputs_(graph.value_count(), false),
+      constants_(graph.value_count(), false) {
   std::iota(parent_.begin(), parent_.end(), 0);
   static const OpId constant = intern_op("framejit::constant");
-  std::vector<ValueId> visible(graph.inputs().begin(), graph.inputs().end());
+  std::vector<ValueId> visible(graph.inputs().begin(), graph.inputs().end()), constants;
   for (size_t i = 0; i < graph.node_count(); ++i) {
     const Node& node = graph.node(NodeId(i));
     if (node.erased) continue;
@@ -28,7 +31,7 @@ AliasClasses::AliasClasses(const Graph& graph)
     for (uint32_t r = 0; r < node.result_count; ++r) {
       ValueId source = alias_source(node, graph.value(node.result(r)).result);
       if (source.valid()) join(node.result(r), source);
-      if (node.op == constant) visible.push_back(node.result(r));
+      if (node.op == constant) constants.push_back(node.result(r));
       // Without a schema a result may be any of the operands.
       if (unknown)
         for (const Operand& operand : node.args())
@@ -37,6 +40,8 @@ AliasClasses::AliasClasses(const Graph& graph)
   }
   for (ValueId id : graph.outputs())
     if (id.valid()) visible.push_back(id);
+  visible.insert(visible.end(), constants.begin(), constants.end());
+  for (ValueId id : constants) constants_[of(id)] = true;
   for (ValueId id : visible) escapes_[of(id)] = true;
   for (ValueId id : graph.inputs()) inputs_[of(id)] = true;
 }

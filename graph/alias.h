@@ -19,6 +19,8 @@ class AliasClasses {
   bool escapes(ValueId value) const { return escapes_[of(value)]; }
   // Whether the class holds an input: writing it is seen by the caller.
   bool is_input(ValueId value) const { return inputs_[of(value)]; }
+  // Whether the class holds a tensor of the constant pool.
+  bool is_constant(ValueId value) const { return constants_[of(value)]; }
   size_t size() const { return parent_.size(); }
 
  private:
@@ -27,6 +29,7 @@ class AliasClasses {
   mutable std::vector<uint32_t> parent_;
   std::vector<bool> escapes_;
   std::vector<bool> inputs_;
+  std::vector<bool> constants_;
 };
 
 // The values that a node writes. Of an operator with unknown schema: all of its operands.

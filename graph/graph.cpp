@@ -59,6 +59,11 @@ ValueId Graph::add_constant(ConstId constant, const TensorMeta& meta, LocationId
   return node(add_node(op, {&operand, 1}, {&result, 1}, location)).first_result;
 }
 
+SubgraphId Graph::add_subgraph(std::shared_ptr<const Graph> body) {
+  subgraphs_.push_back(std::move(body));
+  return SubgraphId(subgraphs_.size() - 1);
+}
+
 LocationId Graph::intern_location(std::string_view file, std::string_view function, int line, LocationId caller) {
   Location where{intern_text(file), intern_text(function), line, caller};
   size_t hash = location_hash(where);
@@ -157,6 +162,7 @@ Graph Graph::clone() const {
   for (Node& node : copy.nodes_) node.operands = copy.copy_operands(node.args());
   copy.inputs_ = inputs_;
   copy.outputs_ = outputs_;
+  copy.subgraphs_ = subgraphs_;
   copy.erased_ = erased_;
   return copy;
 }

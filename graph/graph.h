@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,6 +70,8 @@ class Graph {
   // A tensor of the runtime's constant pool: a node `framejit.constant(const<3>)`.
   ValueId add_constant(ConstId constant, const TensorMeta& meta, LocationId location = {});
   void set_outputs(std::span<const ValueId> outputs) { outputs_.assign(outputs.begin(), outputs.end()); }
+  // A body for an operand to name. Its name must be its own among the bodies of this graph. It is not changed any more.
+  SubgraphId add_subgraph(std::shared_ptr<const Graph> body);
   // The same place gives the same id.
   LocationId intern_location(std::string_view file, std::string_view function, int line, LocationId caller = {});
 
@@ -83,6 +86,8 @@ class Graph {
   const TensorMeta& meta(ValueId id) const { return values_[id.index()].result.meta; }
   const Location& location(LocationId id) const { return locations_[id.index()]; }
   size_t location_count() const { return locations_.size(); }
+  size_t subgraph_count() const { return subgraphs_.size(); }
+  const std::shared_ptr<const Graph>& subgraph(SubgraphId id) const { return subgraphs_[id.index()]; }
 
   // Changing.
   TensorMeta& mutable_meta(ValueId id) { return values_[id.index()].result.meta; }
@@ -106,6 +111,7 @@ class Graph {
   ChunkedVector<Value> values_;
   std::vector<ValueId> inputs_;
   std::vector<ValueId> outputs_;
+  std::vector<std::shared_ptr<const Graph>> subgraphs_;
   std::vector<Location> locations_;
   std::unordered_multimap<size_t, LocationId> location_ids_;
   std::unordered_map<std::string_view, std::string_view> texts_;

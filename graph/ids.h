@@ -10,6 +10,7 @@ struct NodeTag;
 struct LocationTag;
 struct OpTag;
 struct ConstTag;
+struct SubgraphTag;
 
 using ValueId = Id<ValueTag>;
 using NodeId = Id<NodeTag>;
@@ -17,5 +18,7 @@ using LocationId = Id<LocationTag>;
 using OpId = Id<OpTag>;
 // An object that the graph cannot hold (a torch.Generator, a constant tensor): an index in the runtime's pool.
 using ConstId = Id<ConstTag>;
+// A body of control flow: an index among the graphs that a graph holds.
+using SubgraphId = Id<SubgraphTag>;
 
 }  // namespace framejit::graph

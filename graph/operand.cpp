@@ -7,7 +7,7 @@ namespace framejit::graph {
 std::string_view kind_name(Operand::Kind kind) {
   constexpr std::string_view kNames[] = {"none",    "value",  "value list", "int",           "float",     "bool",
                                          "complex", "string", "int list",   "float list",    "bool list", "scalar list",
-                                         "dtype",   "layout", "device",     "memory format", "const"};
+                                         "dtype",   "layout", "device",     "memory format", "const",     "graph"};
   auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "?";
 }

@@ -38,6 +38,7 @@ class Operand {
     kDevice,
     kMemoryFormat,
     kConst,
+    kSubgraph,
   };
 
   constexpr Operand() = default;
@@ -65,6 +66,7 @@ class Operand {
     return make(Kind::kDevice, static_cast<int64_t>(v.type) * 256 + (v.index + 128));
   }
   static constexpr Operand constant(ConstId id) { return make(Kind::kConst, int64_t{id.value}); }
+  static constexpr Operand subgraph(SubgraphId id) { return make(Kind::kSubgraph, int64_t{id.value}); }
 
   constexpr Kind kind() const { return kind_; }
   constexpr bool is(Kind kind) const { return kind_ == kind; }
@@ -100,6 +102,7 @@ class Operand {
     return {static_cast<DeviceType>(int_ / 256), static_cast<int8_t>(int_ % 256 - 128)};
   }
   ConstId as_const() const { return expect(Kind::kConst), ConstId(static_cast<uint32_t>(int_)); }
+  SubgraphId as_subgraph() const { return expect(Kind::kSubgraph), SubgraphId(static_cast<uint32_t>(int_)); }
 
   // Raw access for code that copies operands: the list's memory and its length in elements.
   const void* ptr() const { return pointer_; }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "graph/control_flow.h"
 
 namespace framejit::graph {
 namespace {
@@ -51,6 +52,7 @@ class Cursor {
     at_ += token.size();
     return true;
   }
+  bool starts_with(std::string_view token) const { return text_.substr(at_, token.size()) == token; }
   void expect(std::string_view token) {
     skip_spaces();
     if (!accept(token)) fail(fmt::format("expected '{}', got {}", token, here()));
@@ -106,9 +108,16 @@ class Cursor {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : in_(text) {}
+  explicit Parser(Cursor& in) : in_(in) {}
 
   Graph run() {
+    Graph graph = read_graph();
+    in_.skip_blank();
+    if (!in_.done()) in_.fail(fmt::format("expected the end, got {}", in_.here()));
+    return graph;
+  }
+
+  Graph read_graph() {
     in_.skip_blank();
     in_.expect("graph");
     in_.expect("@");
@@ -118,13 +127,14 @@ class Parser {
     while (true) {
       in_.skip_blank();
       if (in_.accept("return")) break;
-      read_node();
+      if (in_.starts_with("graph "))
+        read_body();
+      else
+        read_node();
     }
     read_outputs();
     in_.skip_blank();
     in_.expect("}");
-    in_.skip_blank();
-    if (!in_.done()) in_.fail(fmt::format("expected the end, got {}", in_.here()));
     return std::move(graph_);
   }
 
@@ -134,6 +144,22 @@ class Parser {
     ValueId alias;
     bool has_alias = false;
   };
+
+  void read_body() {
+    auto body = std::make_shared<const Graph>(Parser(in_).read_graph());
+    const std::string& name = body->name();
+    if (!bodies_.emplace(name, SubgraphId(graph_.subgraph_count())).second)
+      in_.fail(fmt::format("expected a new graph, got @{} again", name));
+    graph_.add_subgraph(std::move(body));
+  }
+
+  Operand body_operand() {
+    in_.expect("@");
+    const std::string name(in_.until(",)] \n"));
+    auto found = bodies_.find(name);
+    if (found == bodies_.end()) in_.fail(fmt::format("expected a graph that stands before, got @{}", name));
+    return Operand::subgraph(found->second);
+  }
 
   void read_inputs() {
     in_.expect("(");
@@ -345,6 +371,7 @@ class Parser {
     char c = in_.peek();
     if (c == '%') return Operand::value(use());
     if (c == '[') return list_operand();
+    if (c == '@') return body_operand();
     if (c == '"') return Operand::string(keep(string_literal()));
     if (std::isdigit(static_cast<unsigned char>(c)) || c == '-') return in_.number();
     return word_operand(in_.word());
@@ -477,9 +504,10 @@ class Parser {
 
   std::string_view keep(std::string text) { return strings_.emplace_back(std::move(text)); }
 
-  Cursor in_;
+  Cursor& in_;
   Graph graph_;
   std::unordered_map<uint32_t, ValueId> values_;
+  std::unordered_map<std::string, SubgraphId> bodies_;
   // Memory behind list operands until add_node copies them.
   std::deque<std::vector<Operand>> lists_;
   std::deque<std::vector<ValueId>> value_lists_;
@@ -495,7 +523,9 @@ std::string ParseError::to_string() const { return fmt::format("{}:{}: {}", line
 
 Result<Graph, ParseError> parse_graph(std::string_view text) {
   try {
-    return Parser(text).run();
+    cond_op(), while_loop_op();  // known with their schemas before a text names them
+    Cursor in(text);
+    return Parser(in).run();
   } catch (Failure& failure) {
     return Err{std::move(failure.error)};
   }

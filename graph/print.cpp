@@ -69,6 +69,7 @@ class Printer {
       text += fmt::format("{}{}: {}", i ? ", " : "", value_text(id), to_string(graph_.meta(id)));
     }
     text += ") {\n";
+    for (size_t i = 0; i < graph_.subgraph_count(); ++i) text += body_text(SubgraphId(i));
     for (size_t i = 0; i < graph_.node_count(); ++i)
       if (const Node& node = graph_.node(NodeId(i)); !node.erased) text += node_text(node);
     text += "  return";
@@ -88,6 +89,26 @@ class Printer {
       if (node.erased) continue;
       for (uint32_t r = 0; r < node.result_count; ++r) numbers_[node.result(r).index()] = next++;
     }
+  }
+
+  // Bodies that no node names are left over from what was erased.
+  bool is_named(SubgraphId id) const {
+    for (size_t i = 0; i < graph_.node_count(); ++i) {
+      const Node& node = graph_.node(NodeId(i));
+      for (const Operand& operand : node.args())
+        if (!node.erased && operand.is(Operand::Kind::kSubgraph) && operand.as_subgraph() == id) return true;
+    }
+    return false;
+  }
+
+  std::string body_text(SubgraphId id) const {
+    if (!is_named(id)) return {};
+    std::string lines = to_text(*graph_.subgraph(id), options_), text;
+    for (size_t begin = 0, end; begin < lines.size(); begin = end + 1) {
+      end = lines.find('\n', begin);
+      text += "  " + lines.substr(begin, end - begin) + "\n";
+    }
+    return text;
   }
 
   std::string value_text(ValueId id) const {
@@ -176,6 +197,8 @@ std::string literal_text(const Operand& operand) {
       return std::string(memory_format_name(operand.as_memory_format()));
     case Kind::kConst:
       return fmt::format("const<{}>", operand.as_const().value);
+    case Kind::kSubgraph:
+      return fmt::format("@{}", operand.as_subgraph().value);
     case Kind::kValue:
       return fmt::format("%{}", operand.as_value().value);
     case Kind::kValues:
@@ -189,6 +212,8 @@ std::string Printer::operand_text(const Operand& operand) const {
   if (operand.is_value()) return value_text(operand.as_value());
   if (operand.is(Operand::Kind::kValues))
     return list_text("values[]", operand.as_values(), [this](ValueId id) { return value_text(id); });
+  if (operand.is(Operand::Kind::kSubgraph) && operand.as_subgraph().index() < graph_.subgraph_count())
+    return "@" + graph_.subgraph(operand.as_subgraph())->name();
   return literal_text(operand);
 }
 

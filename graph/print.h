@@ -4,6 +4,8 @@
 //     %2, %3, %4 = aten.native_layer_norm(%0, [256], %1, none, 1e-05) : tensor<...>, tensor<...>, tensor<...>  #
 //     model.py:41 in forward return %2
 //   }
+//
+// Bodies of control flow stand in front of the nodes that name them as @then.0, indented as a whole.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 #include "graph/verify.h"
 
 #include "base/check.h"
+#include "graph/control_flow.h"
 #include "graph/print.h"
 
 namespace framejit::graph {
@@ -51,6 +52,20 @@ class Verifier {
     for (uint32_t r = 0; r < node.result_count && !error_; ++r) check_result(id, node, r);
     if (!error_ && options_.require_locations && !node.location.valid()) fail(node, "expected a location, got none");
     if (!error_ && options_.check_metas) check_metas(node);
+    if (!error_) check_bodies(node);
+  }
+
+  void check_bodies(const Node& node) {
+    for (const Operand& operand : node.args()) {
+      if (!operand.is(Kind::kSubgraph) || error_) continue;
+      const SubgraphId id = operand.as_subgraph();
+      if (id.index() >= graph_.subgraph_count())
+        return fail(node, fmt::format("expected a graph below {}, got {}", graph_.subgraph_count(), id.value));
+      if (auto inner = Verifier(*graph_.subgraph(id), options_).run())
+        error_ = fmt::format("in @{}: {}", graph_.subgraph(id)->name(), *inner);
+    }
+    if (error_) return;
+    if (auto wrong = why_not_control_flow(graph_, node)) fail(node, *wrong);
   }
 
   void check_result(NodeId id, const Node& node, uint32_t r) {
@@ -154,6 +169,7 @@ bool operand_fits(const SchemaArg& arg, Kind kind) {
   if (type == "Device") return kind == Kind::kDevice;
   if (type == "MemoryFormat") return kind == Kind::kMemoryFormat;
   if (type == "Generator") return kind == Kind::kConst;
+  if (type == "Graph") return kind == Kind::kSubgraph;
   if (type.substr(0, 4) == "int[" || type.substr(0, 7) == "SymInt[") return kind == Kind::kInts || integer;
   if (type.substr(0, 6) == "float[") return kind == Kind::kFloats || kind == Kind::kFloat;
   if (type.substr(0, 5) == "bool[") return kind == Kind::kBools || kind == Kind::kBool;

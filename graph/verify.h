@@ -4,7 +4,8 @@
 // - operand count and kinds fit the operator's schema, where it is known;
 // - with check_metas: the result metas equal what inference gives, where there is a rule;
 // - outputs are defined;
-// - each node has a location, when require_locations.
+// - each node has a location, when require_locations;
+// - a body of control flow holds by itself, and takes and gives what its node hands it (graph/control_flow.h).
 #pragma once
 
 #include <optional>

@@ -21,6 +21,10 @@ class NoTensors final : public TensorRuntime {
   void set_location(graph::LocationId) override {}
   bool take_stop(std::string*, std::string*) override { return false; }
   graph::ValueId value_of(PyObject*) override { return {}; }
+  std::vector<Ref> begin_body(const std::vector<PyObject*>&) override { return {}; }
+  bool end_body(const std::vector<PyObject*>&, std::string*) override { return false; }
+  std::vector<Ref> record_cond(PyObject*, std::string*) override { return {}; }
+  std::vector<Ref> record_while_loop(const std::vector<PyObject*>&, std::string*) override { return {}; }
   bool finish(const std::vector<PyObject*>& outputs, std::string*, graph::NodeId*) override { return outputs.empty(); }
   std::unique_ptr<Executable> compile(const graph::Capture&, PyObject*, std::string* why_not) override {
     *why_not = "there is no tensor library";

@@ -238,6 +238,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
       continue;
     }
     if (Py_TYPE(f) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type)) {
+      if (is_in_body()) refuse_in_body("functools.lru_cache is filled");
       return call_cache(f, std::move(args));
     }
     if (library().partial_type && PyObject_TypeCheck(f, reinterpret_cast<PyTypeObject*>(library().partial_type))) {
@@ -323,6 +324,7 @@ SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
 }
 
 SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArgs args) {
+  if (is_in_body()) require_pure(row, args);
   switch (row.kind) {
     case CallableKind::kBreak:
       stop(row.reason, row.path);
@@ -413,6 +415,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   PyObject* callable = bound.get();
   auto [key, self, listed] = identify(callable);
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
+  if (is_in_body()) require_pure_builtin(listed, self, args);
   if (self && world_.is_unread(self) && is_list_append(key) && args.positional.size() == 1 && !args.has_keywords()) {
     check_status(PyList_Append(self, realise(args.positional[0])));
     return SymValue::borrow(Py_None);

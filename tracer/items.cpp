@@ -194,6 +194,7 @@ SymValue Simulator::native_iter(PyObject* items) {
 
 SymValue Simulator::get_iter(SymValue iterable) {
   PyObject* obj = realise(iterable);
+  if (is_in_body()) require_no_iterator(iterable);
   if ((is_exact_builtin_container(obj) && !is_outside_opaque(obj)) || is_sim_generator(obj)) {
     if (PyAnySet_CheckExact(obj)) require_known_order(*this, obj);
     return native_iter(obj);

@@ -127,6 +127,7 @@ void Simulator::step(SimFrame& frame) {
   if (services_.notes_lines) note_line(frame);
   const Instruction& instr = frame.code->at(frame.pc);
   frame.next = InstrIndex(frame.pc.value + 1);
+  if (is_in_body()) require_pure(frame, instr);
   op_handler(instr.op)(*this, frame, instr);
 }
 

@@ -137,6 +137,25 @@ class Simulator {
   std::optional<SymValue> throw_into_generator(SimFrame& frame, PyObject* exception);
   std::optional<SymValue> run_generator(SimFrame& frame);
 
+  // --- bodies of control flow (bodies.cpp). Both of two run in the trace where the program runs one, or the same one
+  // again and again: what is done there besides operators on tensors would be done too often or not at all.
+  template <class Run>
+  auto in_body(Run&& run) {
+    ++body_depth_;
+    struct Leave {
+      int& depth;
+      ~Leave() { --depth; }
+    } leave{body_depth_};
+    return run();
+  }
+  bool is_in_body() const { return body_depth_ > 0; }
+  // Each stops in a body where what is about to run could have effects.
+  void require_pure(SimFrame& frame, const Instruction& instr);
+  void require_pure(const CallableRow& row, CallArgs& args);
+  void require_pure_builtin(PyObject* key, PyObject* self, CallArgs& args);
+  void require_no_iterator(const SymValue& value);
+  [[noreturn]] void refuse_in_body(const std::string& what);
+
   // --- objects (attributes.cpp, items.cpp, iteration.cpp, operators.cpp)
   SymValue load_attr(const SymValue& owner, PyObject* name);
   SymValue load_attr(const SymValue& owner, const char* name);
@@ -297,6 +316,7 @@ class Simulator {
   std::unique_ptr<graph::Capture> capture_;
   World world_;
   std::vector<SimFrame*> frames_;
+  int body_depth_ = 0;
   uint64_t count_ = 0;
   uint64_t next_forget_ = 0;  // instruction at which natives that the trace dropped are looked for
   std::vector<std::pair<Ref, Ref>> state_calls_;

@@ -44,6 +44,15 @@ class TensorHost {
   // there, a real tensor that no source reaches)? Then clears the error, fills in the reason and returns true.
   virtual bool take_stop(std::string* stop_reason_name, std::string* detail) = 0;
 
+  // Bodies of control flow (graph/control_flow.h), one after the other: what is recorded between begin_body() and
+  // end_body() is taken out of the graph as one. `like`: a fake for each of its parameters is made, and returned, of
+  // the kind of that fake. end_body() is false, with a reason, if the outputs or what was recorded do not make a body.
+  virtual std::vector<Ref> begin_body(const std::vector<PyObject*>& like) = 0;
+  virtual bool end_body(const std::vector<PyObject*>& outputs, std::string* why_not) = 0;
+  // The node over the last two bodies. Its results, or none with a reason.
+  virtual std::vector<Ref> record_cond(PyObject* predicate, std::string* why_not) = 0;
+  virtual std::vector<Ref> record_while_loop(const std::vector<PyObject*>& carried, std::string* why_not) = 0;
+
   // Value of a fake in the graph now (an in-place operator does not change it).
   virtual graph::ValueId value_of(PyObject* fake) = 0;
   // Ends the graph: these fakes are its outputs, in this order. Records the backward if any of them needs one.

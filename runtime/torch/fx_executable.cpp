@@ -209,6 +209,10 @@ std::unique_ptr<runtime::Executable> make_fx_executable(const graph::Graph& grap
     *why_not = "grad mode changes inside of the captured code, which a graph for a back end cannot say";
     return nullptr;
   }
+  if (graph.subgraph_count() > 0) {
+    *why_not = "a branch or a loop in the graph, which a graph for a back end cannot say";
+    return nullptr;
+  }
   for (const OutputSpec& output : recording.outputs)
     if (output.data)
       return *why_not = "an output is `.data` of a tensor, which a graph for a back end cannot say", nullptr;

@@ -7,6 +7,8 @@
 #include <deque>
 
 #include "base/check.h"
+#include "graph/control_flow.h"
+#include "runtime/torch/body_plan.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/undo.h"
 
@@ -83,6 +85,38 @@ void Plan::add_written(const graph::Graph& graph, ValueId id, Step& step) const 
   } while (view_step(graph, id, &id));
 }
 
+Plan::Step Plan::make_control_flow_step(const graph::Graph& graph, const graph::Node& node,
+                                        const ConstantPool& constants) const {
+  Step step;
+  step.control_flow = std::make_shared<const ControlFlowPlan>(graph, node, constants, kind_);
+  for (size_t i = 0; i < node.operand_count; ++i) {
+    const Operand& operand = node.arg(i);
+    const auto arg = static_cast<uint16_t>(i);
+    if (operand.is_value()) step.tensors.push_back({arg, false, canonical_[operand.as_value().index()]});
+    if (!operand.is(Operand::Kind::kValues)) continue;
+    ListSource& list = step.lists.emplace_back();
+    list.arg = arg;
+    for (ValueId id : operand.as_values()) list.regs.push_back(canonical_[id.index()]);
+  }
+  for (size_t i = 0; i < node.result_count; ++i) step.results.push_back(node.result(i).value);
+  return step;
+}
+
+void Plan::run_control_flow(const Step& step, at::Tensor* registers) {
+  std::vector<at::Tensor> tensors;
+  std::vector<std::vector<at::Tensor>> lists;
+  for (const Source& source : step.tensors) tensors.push_back(registers[source.reg]);
+  for (const ListSource& list : step.lists) {
+    std::vector<at::Tensor>& items = lists.emplace_back();
+    for (int64_t reg : list.regs) items.push_back(registers[reg]);
+  }
+  std::vector<at::Tensor> results = step.control_flow->run(tensors, lists);
+  for (size_t i = 0; i < results.size(); ++i) registers[step.results[i]] = std::move(results[i]);
+  for (const Source& source : step.tensors)
+    if (source.last_use) registers[source.reg].reset();
+  for (uint32_t reg : step.dead) registers[reg].reset();
+}
+
 Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
   Step step;
   step.op = op_entry_by_id(node.op);
@@ -132,7 +166,8 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
       step.results.push_back(node.result().value);
       continue;
     }
-    steps_.push_back(make_step(graph, node, constants));
+    const bool control_flow = graph::is_control_flow(node.op);
+    steps_.push_back(control_flow ? make_control_flow_step(graph, node, constants) : make_step(graph, node, constants));
     steps_.back().node = graph::NodeId(n);
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
@@ -207,6 +242,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
     registers[step.results[0]] = step.arguments[0].toTensor();
     return;
   }
+  if (step.control_flow) return run_control_flow(step, registers);
   size_t base = stack.size();
   stack.insert(stack.end(), step.arguments.begin(), step.arguments.end());
   for (const Source& source : step.tensors) {

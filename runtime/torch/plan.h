@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,7 @@
 
 namespace framejit::torchlib {
 
+class ControlFlowPlan;
 class UndoLog;
 class UndoPlan;
 
@@ -75,13 +77,16 @@ class Plan {
     std::vector<uint32_t> written_args;  // beside `written`: the argument that is the tensor, or a view of it
     std::vector<uint32_t> list_lengths;  // of each return, where it is a list
     bool constant = false;               // framejit.constant
-    bool clone = false;                  // lift_fresh of a constant that somebody could tell from a new tensor
+    std::shared_ptr<const ControlFlowPlan> control_flow;
+    bool clone = false;  // lift_fresh of a constant that somebody could tell from a new tensor
   };
   static constexpr uint32_t kNoRegister = 0xffffffffu;
 
   void find_canonical(const graph::Graph& graph);
   void add_written(const graph::Graph& graph, graph::ValueId id, Step& step) const;
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
+  Step make_control_flow_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
+  static void run_control_flow(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const;
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);

@@ -81,6 +81,11 @@ at::Tensor Recorder::add_input(const graph::TensorMeta& meta) {
   return make_fake(meta, this, graph_->add_input(meta), fake_storage(from_device(meta.device)));
 }
 
+at::Tensor Recorder::add_result(ValueId value) {
+  const graph::TensorMeta& meta = graph_->meta(value);
+  return make_fake(meta, this, value, fake_storage(from_device(meta.device)));
+}
+
 bool Recorder::grad_mode_of(ValueId value, bool otherwise) const {
   auto found = grad_modes_.find(value.value);
   return found == grad_modes_.end() ? otherwise : found->second;

@@ -45,12 +45,16 @@ class Recorder {
   // Continues in another graph that begins with the same values.
   void set_graph(graph::Graph* graph) { graph_ = graph; }
   void set_location(graph::LocationId location) { location_ = location; }
+  graph::LocationId location() const { return location_; }
   const ConstantPool& constants() const { return constants_; }
 
   // A new fake that stands for an input. Real tensors that share storage give fakes that share storage.
   at::Tensor add_input(const at::Tensor& real);
   // A fake for a value of the graph that no operator of this recording made.
   at::Tensor add_input(const graph::TensorMeta& meta);
+
+  // A fake for a new tensor that a node of this graph gives.
+  at::Tensor add_result(graph::ValueId value);
 
   // After Graph::truncate: values from `first` on are gone.
   void forget_values_from(graph::ValueId first);

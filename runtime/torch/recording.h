@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/capture.h"
+#include "runtime/torch/body_recorder.h"
 #include "runtime/torch/global_state.h"
 #include "runtime/torch/recorder.h"
 
@@ -48,6 +49,7 @@ struct Recording {
   explicit Recording(graph::Graph* graph) : recorder(graph) {}
 
   Recorder recorder;
+  BodyRecorder bodies;
   SavedGlobalState state;
   std::vector<InputFake> inputs;
   std::vector<OutputSpec> outputs;

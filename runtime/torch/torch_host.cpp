@@ -92,6 +92,31 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return PyErr_Occurred() && take_trace_stop(stop_reason_name, detail);
   }
 
+  std::vector<Ref> begin_body(const std::vector<PyObject*>& like) override {
+    Recording& recording = *sessions().recording;
+    return wrapped([&] { return recording.bodies.begin(recording.recorder, unpacked(like)); });
+  }
+
+  bool end_body(const std::vector<PyObject*>& outputs, std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    bool ended = false;
+    return with_translated_errors([&] {
+             ended = recording.bodies.end(recording.recorder, unpacked(outputs), why_not);
+             return true;
+           }) &&
+           ended;
+  }
+
+  std::vector<Ref> record_cond(PyObject* predicate, std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    return wrapped([&] { return recording.bodies.cond(recording.recorder, unpack_tensor(predicate), why_not); });
+  }
+
+  std::vector<Ref> record_while_loop(const std::vector<PyObject*>& carried, std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    return wrapped([&] { return recording.bodies.while_loop(recording.recorder, unpacked(carried), why_not); });
+  }
+
   graph::ValueId value_of(PyObject* fake) override { return fake_impl(unpack_tensor(fake))->value(); }
 
   bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) override {
@@ -138,6 +163,27 @@ class TorchRuntime final : public runtime::TensorRuntime {
   runtime::TensorGuards guards() override { return {&pack_tensor_facts, &tensor_matches, &torchlib::global_state}; }
 
  private:
+  static std::vector<at::Tensor> unpacked(const std::vector<PyObject*>& objects) {
+    std::vector<at::Tensor> tensors;
+    for (PyObject* object : objects) tensors.push_back(unpack_tensor(object));
+    return tensors;
+  }
+
+  // Empty where an error is set.
+  template <class F>
+  static std::vector<Ref> wrapped(F&& make) {
+    std::vector<Ref> objects;
+    const bool made = with_translated_errors([&] {
+      for (at::Tensor& tensor : make()) {
+        objects.push_back(Ref::steal(wrap_tensor(std::move(tensor))));
+        if (!objects.back()) return false;
+      }
+      return true;
+    });
+    if (!made) objects.clear();
+    return objects;
+  }
+
   // The outputs that passes must keep: the program's, then what the backward needs.
   static void finish_graph(ThreadSessions& session) {
     Recording& recording = *session.recording;
