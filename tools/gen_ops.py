@@ -13,6 +13,10 @@ An entry of graph/ops/*.yaml:
       inplace: true             # also the in-place twin: add_.Tensor(Tensor(a!) self, ...) -> Tensor(a!)
       traits: [random]          # what the schema does not say; see TRAITS there
       builder: plus             # the C++ function's name, if not the operator's
+      expr: "self + alpha * other"   # what it computes of each element, see opgen/expressions.py and graph/expression.h; a
+                                # pointwise operator must have one, or `none` and a `reason`
+      expr_types: [float, int]  # in which compute types that holds, of float, int, bool; else float and int, as far as
+                                # all its functions have them
 
 An error names file, line and field.
 """
@@ -27,6 +31,7 @@ from opgen import entries
 from opgen.bindings import operators
 from opgen.builders import builders
 from opgen.entries import BadEntry, collect
+from opgen.expressions import expressions, node_text
 from opgen.page import groups
 
 TEMPLATES = pathlib.Path(__file__).resolve().parent / "opgen"
@@ -35,6 +40,7 @@ OUTPUTS = (
     "graph/generated/op_table.cpp",
     "graph/generated/builders.h",
     "graph/generated/builders.cpp",
+    "graph/generated/expressions.cpp",
     "python/framejit/ops.py",
     "python/framejit/ops.pyi",
     "docs/ops.md",
@@ -47,7 +53,15 @@ def render():
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     rows = collect()
-    facts = {"rows": rows, "builders": builders(rows), "operators": operators(rows), "groups": groups(rows)}
+    found = expressions(rows)
+    facts = {
+        "rows": rows,
+        "builders": builders(rows),
+        "expressions": found,
+        "groups": groups(rows, found),
+        "node_text": node_text,
+        "operators": operators(rows),
+    }
     return {o: environment.get_template(o.rpartition("/")[2] + ".jinja").render(facts) for o in OUTPUTS}, rows
 
 

@@ -5,8 +5,10 @@
 #include "base/py_ref.h"
 #include "graph/print.h"
 #include "graph/verify.h"
+#include "python/bindings/graph_testing.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/py_tensor.h"
+#include "runtime/torch/recorder.h"
 #include "runtime/torch/torch_host.h"
 
 namespace framejit {
@@ -199,7 +201,16 @@ PyObject* guard_cost(PyObject*, PyObject* args) {
   return Py_BuildValue("(ddiK)", guards, state, hits, static_cast<unsigned long long>(word));
 }
 
+// set_meta_only(flag) -> bool, as it was: whether each operator asks its Meta kernel, rules of graph/ or not
+PyObject* set_meta_only(PyObject*, PyObject* flag) {
+  int on = PyObject_IsTrue(flag);
+  return on < 0 ? nullptr : PyBool_FromLong(torchlib::Recorder::set_meta_only(on != 0));
+}
+
 PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},
+                         {"set_meta_only", set_meta_only, METH_O, nullptr},
+                         {"expression", expression, METH_VARARGS, nullptr},
+                         {"evaluate", evaluate_expression, METH_VARARGS, nullptr},
                          {"global_state", global_state, METH_NOARGS, nullptr},
                          {"matches", matches, METH_VARARGS, nullptr},
                          {"guard_cost", guard_cost, METH_VARARGS, nullptr},

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/torch/convert.h"
 #include "runtime/torch/environment.h"
@@ -23,6 +24,7 @@ using graph::ValueId;
 namespace {
 
 thread_local Recorder* current_recorder = nullptr;
+bool meta_only = false;
 
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   Recorder* recorder = Recorder::current();
@@ -54,6 +56,7 @@ bool has_python_object(const Slot& slot) {
 }  // namespace
 
 Recorder* Recorder::current() { return current_recorder; }
+bool Recorder::set_meta_only(bool on) { return std::exchange(meta_only, on); }
 
 Recorder::Active::Active(Recorder* recorder)
     : previous_(current_recorder), was_included_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
@@ -334,7 +337,7 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
       stop_trace(op.plain_results ? "DataDependentValue" : "DataDependentShape", op.info->name);
   }
   read_operands(op, stack, base);
-  if (!op.native || op.plain_results) return record_through_meta(op, stack, base);
+  if (!op.native || op.plain_results || meta_only) return record_through_meta(op, stack, base);
   const graph::InferStatus status = infer(op);
   if (status != graph::InferStatus::kOk) record_through_meta(op, stack, base);  // raises as the operator does
   if (status == graph::InferStatus::kError) stop_trace("OperatorFailed", op.info->name + " refuses its arguments");

@@ -61,6 +61,9 @@ class Recorder {
 
   // The fallback of the Fake key: takes the arguments off the stack and leaves the results there.
   void record(const OpEntry& op, torch::jit::Stack& stack);
+  // For tests and benchmarks: whether each operator asks its Meta kernel, also where graph/ has a rule. Returns how it
+  // was.
+  static bool set_meta_only(bool on);
   // While this is set, detach() gives a fake of the same value and no node: how subclasses are wrapped.
   void set_quiet(bool quiet) { quiet_ = quiet; }
 

@@ -9,6 +9,7 @@ from .schema import Schema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPS = ROOT / "graph" / "ops"
+EXPRESSIONS = ROOT / "graph" / "expression.def"
 
 TRAITS = {
     "random": "kOpRandom",
@@ -50,7 +51,9 @@ class Entry:
 
     def __init__(self, path, line, fields):
         self.path, self.line, self.fields = path, line, fields
-        self.used = {"schema", "infer", "inplace", "traits", "builder", "expr", "expr_types", "reason"}
+        self.used = {"schema", "infer", "inplace", "traits", "builder"}
+        self.used |= {"expr", "expr_types", "reason"}
+        self.row_traits = []  # those of the row that is looked at: its own, and those of its rule
         schema = fields.get("schema")
         try:
             self.schema = Schema(schema if isinstance(schema, str) else "")

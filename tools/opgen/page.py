@@ -98,16 +98,27 @@ def code(text: str) -> str:
     return "`" + text.replace("|", "\\|") + "`"
 
 
-def groups(rows) -> list[dict]:
+def expression_text(made) -> str:
+    if made["nodes"]:
+        return code(made["text"])
+    return f"none: {made['reason']}" if made["reason"] else ""
+
+
+def groups(rows, expressions) -> list[dict]:
     functions = functions_in_words()
+    texts = {made["row"]["name"]: expression_text(made) for made in expressions}
     made = []
     for path in sorted(entries.OPS.glob("*.yaml")):
         heading, words = title(path)
         of_file = [row for row in rows if row["entry"].path == path]
         lines = [
-            (code(row["parsed"].text), rule_in_words(row, functions), traits_in_words(row))
+            (code(row["parsed"].text), rule_in_words(row, functions), traits_in_words(row), texts[row["name"]])
             for row in sorted(of_file, key=lambda r: (r["parsed"].base.strip("_"), r["name"]))
         ]
         names = len({row["parsed"].base for row in of_file})
-        made.append({"heading": heading, "words": words, "file": path.name, "names": names, "lines": lines})
+        columns = 4 if any(line[3] for line in lines) else 3
+        made.append({
+            "heading": heading, "words": words, "file": path.name, "names": names, "columns": columns,
+            "lines": [line[:columns] for line in lines],
+        })  # fmt: skip
     return made

@@ -1,0 +1,75 @@
+// What an operator computes of each element, for kernels: the field `expr` of graph/ops/*.yaml as a graph of nodes that
+// needs no parsing. Each node's operands stand before it and the last node is the result, so a generator makes one
+// temporary of each node in order.
+//
+// The arguments are converted to the compute type first, which is the type that the inference rule promotes to, f32 for
+// f16 and bf16; the result is converted to the result's type. An expression says itself for which compute types it
+// holds; complex numbers are in none. An optional argument that is absent reads as 0, kHas tells.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "graph/ids.h"
+
+namespace framejit::graph {
+
+enum class ExpressionOp : uint8_t {
+  kArgument,       // operand `index` of the operator: a number of each element, or one for all
+  kTruthArgument,  // a bool among the operands
+  kHas,            // whether operand `index` was given
+  kTextIs,         // whether operand `index` is `text`
+  kConstant,       // `value`
+  kCount,          // how many elements are reduced to one
+#define EXPRESSION(name, spelling, operands, result, types) k##name,
+#define REDUCTION(name, spelling, operands, result, types) k##name,
+#include "graph/expression.def"
+#undef EXPRESSION
+#undef REDUCTION
+};
+
+struct ExpressionNode {
+  ExpressionOp op;
+  bool truth;           // the node is a truth value
+  int16_t operands[3];  // earlier nodes; -1 beyond the last
+  int16_t index = -1;
+  double value = 0;
+  const char* text = nullptr;
+};
+
+enum ComputeType : uint8_t { kFloating = 1, kInteger = 2, kBoolean = 4 };
+
+struct Expression {
+  const ExpressionNode* nodes;
+  uint16_t count;
+  uint8_t types;  // ComputeType bits
+  bool reduces;
+
+  std::span<const ExpressionNode> all() const { return {nodes, count}; }
+  const ExpressionNode& result() const { return nodes[count - 1]; }
+  bool holds_for(ComputeType type) const { return (types & type) != 0; }
+};
+
+// Null where there is none.
+const Expression* expression_of(OpId op);
+// Why a pointwise operator has none, or null.
+const char* why_no_expression(OpId op);
+bool is_reduction(ExpressionOp op);
+std::string_view spelling(ExpressionOp op);  // as in graph/expression.def; "argument", ... for the others
+
+// One argument of a call that is evaluated.
+template <class T>
+struct ExpressionArgument {
+  bool given = false;
+  std::span<const T> numbers;  // of each element, or one
+  std::string_view text;
+};
+
+// The meaning of expressions, element by element: element `element` of `count`, of a reduction the whole. T is double
+// or int64_t; truth values are 1 and 0. For tests and for folding constants.
+template <class T>
+T evaluate(const Expression& expression, std::span<const ExpressionArgument<T>> arguments, size_t element,
+           size_t count);
+
+}  // namespace framejit::graph

@@ -1,0 +1,13 @@
+// Functions of `framejit._C._testing` that ask graph/ alone.
+#pragma once
+
+#include <Python.h>
+
+namespace framejit {
+
+// expression(operator) -> (compute types, whether it reduces), the reason why there is none, or None
+PyObject* expression(PyObject*, PyObject* args);
+// evaluate(operator, arguments, count, integers) -> list of numbers, of a reduction one
+PyObject* evaluate_expression(PyObject*, PyObject* args);
+
+}  // namespace framejit
