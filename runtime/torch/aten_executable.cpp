@@ -55,6 +55,7 @@ class AtenExecutable final : public runtime::Executable {
 
  private:
   void compute(Registers& registers, Plan::Progress& progress) const;
+  bool can_be_undone() const;
   RunStatus take_back(Plan::Progress& progress);
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
 
@@ -67,8 +68,8 @@ class AtenExecutable final : public runtime::Executable {
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
   bool plain_outputs_;  // each is an input, or in a register
-  // Kernels of other devices than the CPU are held against what was inferred of them when they run first. A run that
-  // fails is taken back, as any, and the code runs in the interpreter.
+  // Kernels of other devices than the CPU are held against what was inferred of them when they run first, where a run
+  // that fails can be taken back: the code runs in the interpreter then.
   std::atomic<bool> is_checked_;
 };
 
@@ -104,7 +105,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
   if (observed) undo_.emplace(graph, plan_, true);
-  is_checked_ = is_on_cpu(graph);
+  is_checked_ = plan_.empty() || is_on_cpu(graph) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
@@ -141,6 +142,11 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
       outputs[i] = wrap_tensor(plain_outputs_ ? registers[output_registers_[i]] : tensors[i]);
     }
   }
+}
+
+bool AtenExecutable::can_be_undone() const {
+  const size_t last = plan_.step_count() - 1;
+  return undo_ ? undo_->leaves_no_trace(last) : UndoPlan(graph_, plan_, false).leaves_no_trace(last);
 }
 
 // After a step has thrown. A Python error is set.

@@ -12,16 +12,23 @@ using Tls = at::impl::PythonTorchFunctionTLS;
 
 PyObject* mode_at(int64_t index) { return Tls::get_stack_at(index)->ptr(getPyInterpreter()); }
 
-// An item of a module that torch has imported, or null. Borrowed.
-PyObject* item_of(const char* module_name, const char* name) {
+// The dictionary of a module that torch has imported, or null. Borrowed.
+PyObject* dict_of(const char* module_name) {
   PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
-  return module && PyModule_Check(module) ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+  return module && PyModule_Check(module) ? PyModule_GetDict(module) : nullptr;
 }
 
+// Asked in each call, so without a look-up of the module.
 bool is_cuda_initialised() {
   static bool initialised = false;  // for ever: a forked child cannot use CUDA anyway
-  if (!initialised && c10::impl::hasDeviceGuardImpl(c10::kCUDA))
-    initialised = item_of("torch.cuda", "_initialized") == Py_True;
+  static PyObject *dict = nullptr, *name = nullptr;
+  if (initialised || !c10::impl::hasDeviceGuardImpl(c10::kCUDA)) return initialised;
+  if (!dict) {
+    dict = dict_of("torch.cuda");
+    Py_XINCREF(dict);
+    name = PyUnicode_InternFromString("_initialized");
+  }
+  initialised = dict && name && PyDict_GetItem(dict, name) == Py_True;
   return initialised;
 }
 
@@ -29,7 +36,8 @@ bool is_cuda_initialised() {
 
 bool has_only_device_contexts() {
   const int64_t count = Tls::stack_len();
-  PyObject* type = count > 0 ? item_of("torch.utils._device", "DeviceContext") : nullptr;
+  PyObject* dict = count > 0 ? dict_of("torch.utils._device") : nullptr;
+  PyObject* type = dict ? PyDict_GetItemString(dict, "DeviceContext") : nullptr;
   for (int64_t i = 0; i < count; ++i)
     if (reinterpret_cast<PyObject*>(Py_TYPE(mode_at(i))) != type) return false;
   return true;

@@ -187,6 +187,7 @@ def test_a_factory_makes_it_there(make):
         result, program = recorded(lambda x: make(x, device), on(CPU, 2, 3))
         assert result[0] == (2, 3) and result[3] == expected
         assert copies(program) == []
+        assert re.search(r"\bcuda\b(?!:)", program.text) is None  # which device that is may change before a run
 
 
 def test_a_factory_follows_its_tensor():
