@@ -31,6 +31,11 @@ enum OpFlag : uint32_t {
   kOpRaisesOnIntegers = 1u << 13,  // kOpMayRaise if it computes in integers (a division by zero)
   kOpWritesStatistics =
       1u << 14,  // writes its running_mean and running_var in training, and its schema does not say so
+  // Of devices, see infer/placement.h.
+  kOpCpuRule = 1u << 15,     // its rule holds on the CPU only: kernels of other devices answer in ways of their own
+  kOpCpuScalar = 1u << 16,   // one tensor of rank 0 may be on the CPU while the others are on another device
+  kOpCpuIndices = 1u << 17,  // the list of indices in place 1 may be on the CPU
+  kOpAnyDevices = 1u << 18,  // copies between devices
 };
 
 struct SchemaArg {

@@ -84,6 +84,8 @@ void fill_library() {
   lib.enum_type = resolve_forever("enum.Enum");
   lib.enum_meta = resolve_forever("enum.EnumMeta");
   lib.lru_cache_type = resolve_forever("functools._lru_cache_wrapper");
+  lib.device_enter = resolve_forever("torch.device.__enter__");
+  lib.device_exit = resolve_forever("torch.device.__exit__");
   lib.object_getattribute = resolve_forever("builtins.object.__getattribute__");
   lib.object_setattr = resolve_forever("builtins.object.__setattr__");
 }

@@ -160,6 +160,7 @@ SymValue Simulator::call_c(PyObject* callable, CallArgs& args) {
 }
 
 SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
+  name_default_device(*this, callable, args);
   Ref tuple = check(PyTuple_New(args.positional.size()));
   for (size_t i = 0; i < args.positional.size(); ++i) {
     realise(args.positional[i]);

@@ -1,4 +1,5 @@
 // What a segment leaves changed: containers, attributes, global state.
+#include "tracer/library.h"
 #include "tracer/recipes.h"
 #include "tracer/set_table.h"
 
@@ -140,10 +141,22 @@ void RecipeBuilder::add_state_effects() {
   capture_.effects.push_back({EffectKind::kCall, constant(last_grad_mode->first.get()), {}, {}, {constant(mode)}});
 }
 
+// Contexts of the caller that the trace left, then those that it stands in.
+void RecipeBuilder::add_device_effects() {
+  const DeviceContexts& contexts = sim_.device_contexts();
+  const RecipeId none = constant(Py_None);
+  auto add = [&](PyObject* method, std::vector<RecipeId> args) {
+    capture_.effects.push_back({EffectKind::kCall, constant(method), {}, {}, std::move(args)});
+  };
+  for (const Ref& device : contexts.left()) add(library().device_exit, {constant(device.get()), none, none, none});
+  for (const Ref& device : contexts.entered()) add(library().device_enter, {constant(device.get())});
+}
+
 void RecipeBuilder::add_effects() {
   add_container_effects();
   add_write_effects();
   add_state_effects();
+  add_device_effects();
   capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
 }
 

@@ -19,6 +19,8 @@ struct Library {
   PyObject* enum_type = nullptr;         // enum.Enum
   PyObject* enum_meta = nullptr;
   PyObject* lru_cache_type = nullptr;       // functools._lru_cache_wrapper
+  PyObject* device_enter = nullptr;         // torch.device.__enter__
+  PyObject* device_exit = nullptr;          // torch.device.__exit__
   PyObject* object_getattribute = nullptr;  // object.__getattribute__
   PyObject* object_setattr = nullptr;       // object.__setattr__
 };

@@ -46,6 +46,7 @@ class RecipeBuilder {
   void add_container_effects();
   void add_write_effects();
   void add_state_effects();
+  void add_device_effects();
   void add_function_attributes(PyObject* function, graph::RecipeId recipe);
   void add_attribute(graph::RecipeId recipe, PyObject* name, PyObject* value);
   graph::RecipeId describe_set(PyObject* set);

@@ -271,6 +271,7 @@ bool Simulator::unwind(SimFrame& frame, const PythonRaised& raised) {
 
 void Simulator::prepare_root() {
   world_.guard(graph::GuardKind::kGlobalState, {}, nullptr, services_.host.global_state());
+  device_contexts_.begin(services_.host.device_contexts());
   if (PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch")) {
     initial_grad_mode_ = Ref::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr));
     PyErr_Clear();

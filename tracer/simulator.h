@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "tracer/context_vars.h"
+#include "tracer/device_contexts.h"
 #include "tracer/frame.h"
 #include "tracer/signals.h"
 #include "tracer/tracer.h"
@@ -246,6 +247,7 @@ class Simulator {
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
   const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }
   ContextVars& context_vars() { return context_vars_; }
+  DeviceContexts& device_contexts() { return device_contexts_; }
   // What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
   void note_native_origin(PyObject* made);
   // Keeps an object alive until the capture ends (borrowed references in handlers point to it).
@@ -321,6 +323,7 @@ class Simulator {
   uint64_t next_forget_ = 0;  // instruction at which natives that the trace dropped are looked for
   std::vector<std::pair<Ref, Ref>> state_calls_;
   ContextVars context_vars_;
+  DeviceContexts device_contexts_;
   std::vector<Ref> kept_;
   struct NativeOrigin {
     Ref made;

@@ -62,6 +62,10 @@ Result<std::array<ValueId, 3>, BuildError> _native_batch_norm_legit_no_stats(Bui
   const Operand operands[] = {operand_of(input), operand_of(weight), operand_of(bias), operand_of(training), operand_of(momentum), operand_of(eps)};
   return builder.some<3>(k__native_batch_norm_legit_no_stats, operands);
 }
+Result<ValueId, BuildError> _pin_memory(Builder& builder, const TensorArg& self, std::optional<Device> device) {
+  const Operand operands[] = {operand_of(self), operand_of(device)};
+  return builder.one(k__pin_memory, operands);
+}
 Result<ValueId, BuildError> _reshape_alias(Builder& builder, const TensorArg& self, const Ints& size, const Ints& stride) {
   const Operand operands[] = {operand_of(self), operand_of(size), operand_of(stride)};
   return builder.one(k__reshape_alias, operands);

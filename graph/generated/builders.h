@@ -36,6 +36,8 @@ Result<ValueId, BuildError> _log_softmax_backward_data(Builder& builder, const T
 Result<std::array<ValueId, 3>, BuildError> _native_batch_norm_legit(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, const TensorArg& running_mean, const TensorArg& running_var, bool training, double momentum, double eps);
 // aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
 Result<std::array<ValueId, 3>, BuildError> _native_batch_norm_legit_no_stats(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, bool training, double momentum, double eps);
+// aten::_pin_memory(Tensor self, Device? device=None) -> Tensor
+Result<ValueId, BuildError> _pin_memory(Builder& builder, const TensorArg& self, std::optional<Device> device = std::nullopt);
 // aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)
 Result<ValueId, BuildError> _reshape_alias(Builder& builder, const TensorArg& self, const Ints& size, const Ints& stride);
 // aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)

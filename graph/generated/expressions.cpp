@@ -1686,6 +1686,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // _log_softmax_backward_data
     {nullptr, nullptr},  // _native_batch_norm_legit
     {nullptr, nullptr},  // _native_batch_norm_legit.no_stats
+    {nullptr, nullptr},  // _pin_memory
     {nullptr, nullptr},  // _reshape_alias
     {nullptr, nullptr},  // _scaled_dot_product_flash_attention_for_cpu
     {nullptr, nullptr},  // _scaled_dot_product_flash_attention_for_cpu_backward

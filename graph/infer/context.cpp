@@ -1,5 +1,6 @@
 #include "graph/infer/context.h"
 
+#include "graph/infer/placement.h"
 #include "graph/op_table.h"
 
 namespace framejit::graph {
@@ -203,6 +204,8 @@ InferStatus infer_meta(OpId op, std::span<const Operand> operands, const MetaLoo
                        const InferEnvironment& environment) {
   out.clear();
   if (op.value >= kOpRowCount || kOpRows[op.value].infer == nullptr) return InferStatus::kNoRule;
+  const uint32_t flags = op_info(op).flags;
+  if (!rule_holds(flags, placement_of(flags, operands, metas), operands, metas)) return InferStatus::kNoRule;
   InferContext context(operands, metas, out, environment);
   InferStatus status = kOpRows[op.value].infer(context);
   if (context.is_unsure()) status = InferStatus::kNoRule;

@@ -209,6 +209,14 @@ InferStatus same_contiguous(InferContext& c) {
   return InferStatus::kOk;
 }
 
+// A copy in pinned memory, laid out as it is.
+InferStatus pin_memory(InferContext& c) {
+  const TensorMeta& self = c.self();
+  if (!self.device.is_cpu() || !self.is_non_overlapping_and_dense()) return c.unsure();
+  c.add_fresh(TensorMeta(self));
+  return InferStatus::kOk;
+}
+
 InferStatus same_preserved(InferContext& c) { return like(c, LikeRule{}); }
 
 }  // namespace framejit::graph::infer

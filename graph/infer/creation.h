@@ -47,5 +47,6 @@ InferStatus bernoulli(InferContext& c);
 InferStatus same_contiguous(InferContext& c);  // shape and type of operand 0, contiguous
 InferStatus diag_embed(InferContext& c);
 InferStatus same_preserved(InferContext& c);  // as empty_like
+InferStatus pin_memory(InferContext& c);
 
 }  // namespace framejit::graph::infer

@@ -83,6 +83,7 @@ InferStatus copy_(InferContext& c) {
   const TensorMeta* source = c.tensor(1);
   if (!source) return c.unsure();
   if (!expandable_to(source->sizes, self.sizes)) return InferStatus::kError;
+  if (source->device.is_meta() && !self.device.is_meta()) return InferStatus::kError;  // there is no data
   c.add_same(0);
   return InferStatus::kOk;
 }

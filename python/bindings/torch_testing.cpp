@@ -6,6 +6,7 @@
 #include "graph/print.h"
 #include "graph/verify.h"
 #include "python/bindings/graph_testing.h"
+#include "python/bindings/placed_tensors.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recorder.h"
@@ -214,6 +215,8 @@ PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},
                          {"global_state", global_state, METH_NOARGS, nullptr},
                          {"matches", matches, METH_VARARGS, nullptr},
                          {"guard_cost", guard_cost, METH_VARARGS, nullptr},
+                         {"placed", placed_tensor, METH_VARARGS, nullptr},
+                         {"pretend_cuda", pretend_cuda, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef definition = {

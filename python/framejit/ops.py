@@ -78,6 +78,11 @@ def _native_batch_norm_legit(*args, **kwargs):
     return _aten._native_batch_norm_legit(*args, **kwargs)
 
 
+def _pin_memory(*args, **kwargs):
+    """aten::_pin_memory(Tensor self, Device? device=None) -> Tensor"""
+    return _aten._pin_memory(*args, **kwargs)
+
+
 def _reshape_alias(*args, **kwargs):
     """aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"""
     return _aten._reshape_alias(*args, **kwargs)
@@ -2364,60 +2369,60 @@ def zeros_like(*args, **kwargs):
 # An overload of each, by which to tell whether the installed torch has it.
 _PROBES = """
 _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _batch_norm_with_update _conj_physical _embedding_bag _embedding_bag_forward_only _fft_c2r _fft_r2c
-_index_put_impl_ _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit _reshape_alias _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-_softmax _softmax_backward_data _to_copy _unique2 _unsafe_view _weight_norm_interface abs abs_
-acos acos_ acosh acosh_ adaptive_max_pool2d adaptive_max_pool2d_backward add.Tensor add_.Tensor
-addbmm addbmm_ addcdiv addcdiv_ addcmul addcmul_ addmm addmm_
-addmv addmv_ addr addr_ alias all amax amin
-aminmax angle any arange argmax argmin as_strided as_strided_
-asin asin_ asinh asinh_ atan atan2 atan2_ atan_
-atanh atanh_ avg_pool2d avg_pool2d_backward baddbmm baddbmm_ bernoulli bernoulli_.Tensor
-bitwise_and.Tensor bitwise_and_.Tensor bitwise_left_shift.Tensor bitwise_left_shift_.Tensor bitwise_not bitwise_not_ bitwise_or.Tensor bitwise_or_.Tensor
-bitwise_right_shift.Tensor bitwise_right_shift_.Tensor bitwise_xor.Tensor bitwise_xor_.Tensor bmm bucketize.Tensor cat cauchy_
-ceil ceil_ clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_
-clone col2im complex constant_pad_nd convolution convolution_backward copy_ copysign.Tensor
-copysign_.Tensor cos cos_ cosh cosh_ cudnn_batch_norm cummax cummin
-cumprod cumprod_ cumsum cumsum_ deg2rad deg2rad_ detach diag_embed
-diagonal diagonal_backward diagonal_scatter digamma digamma_ div.Tensor div_.Tensor dot
-elu elu_ elu_backward embedding embedding_dense_backward empty.memory_format empty_like empty_strided
-eq.Tensor eq_.Tensor equal erf erf_ erfc erfc_ erfinv
-erfinv_ exp exp2 exp2_ exp_ expand expm1 expm1_
-exponential_ eye fill.Tensor fill_.Tensor flip floor floor_ floor_divide
-fmax fmin fmod.Tensor fmod_.Tensor frac frac_ full full_like
-gather gcd gcd_ ge.Tensor ge_.Tensor gelu gelu_ gelu_backward
-geometric_ ger glu gt.Tensor gt_.Tensor hardshrink hardshrink_backward hardsigmoid
-hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
-heaviside heaviside_ huber_loss hypot hypot_ i0 i0_ im2col
-index.Tensor index_add index_add_ index_copy index_copy_ index_fill.int_Scalar index_fill_.int_Scalar index_put
-index_put_ index_select is_nonzero isnan isneginf isposinf kthvalue lcm
-lcm_ le.Tensor le_.Tensor leaky_relu leaky_relu_ leaky_relu_backward lerp.Tensor lerp_.Tensor
-lgamma lgamma_ lift_fresh linalg_eig linalg_vector_norm linspace log log10
-log10_ log1p log1p_ log2 log2_ log_ log_normal_ logaddexp
-logaddexp2 logcumsumexp logical_and logical_and_ logical_not logical_not_ logical_or logical_or_
-logical_xor logical_xor_ logit logit_ logit_backward logsumexp lt.Tensor lt_.Tensor
-masked_fill.Tensor masked_fill_.Tensor masked_scatter_ masked_select max max_pool2d_with_indices max_pool2d_with_indices_backward max_unpool2d
-maximum mean median min minimum miopen_batch_norm mish mish_
-mish_backward mm mode mse_loss mul.Tensor mul_.Tensor multinomial mv
-nan_to_num nan_to_num_ nanmedian nansum native_batch_norm native_batch_norm_backward native_dropout native_group_norm
-native_group_norm_backward native_layer_norm native_layer_norm_backward ne.Tensor ne_.Tensor neg neg_ new_empty
-new_empty_strided new_full new_ones new_zeros nextafter nextafter_ nll_loss_backward nll_loss_forward
-nonzero normal.Tensor_Tensor normal_ ones ones_like permute polar pow.Tensor_Scalar
-pow_.Tensor prod rad2deg rad2deg_ rand rand_like randint randint_like
-randn randn_like random_ randperm reciprocal reciprocal_ relu relu_
-remainder.Tensor remainder_.Tensor repeat roll round round_ rsqrt rsqrt_
-rsub.Tensor scalar_tensor scatter.src scatter_.src scatter_add scatter_add_ scatter_reduce.two scatter_reduce_.two
-searchsorted.Tensor select.int select_backward select_scatter sgn sgn_ sigmoid sigmoid_
-sigmoid_backward sign sign_ signbit silu silu_ silu_backward sin
-sin_ sinc sinc_ sinh sinh_ slice.Tensor slice_backward slice_scatter
-smooth_l1_loss softplus softplus_backward softshrink softshrink_backward sort special_entr special_erfcx
-special_i0e special_i1 special_i1e special_log_ndtr special_ndtri split.Tensor split_with_sizes sqrt
-sqrt_ squeeze squeeze_ stack std.correction std_mean.correction sub.Tensor sub_.Tensor
-sum t t_ take tan tan_ tanh tanh_
-tanh_backward threshold threshold_ threshold_backward topk transpose.int transpose_ tril
-tril_ triu triu_ trunc trunc_ unbind.int unfold unfold_backward
-uniform_ unsafe_split.Tensor unsafe_split_with_sizes unsqueeze unsqueeze_ upsample_bicubic2d upsample_bicubic2d_backward upsample_bilinear2d
-upsample_bilinear2d_backward upsample_nearest2d upsample_nearest2d_backward var.correction var_mean.correction vdot view view_as_complex
-view_as_real where.self xlogy.Tensor xlogy_.Tensor zero_ zeros zeros_like
+_index_put_impl_ _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit _pin_memory _reshape_alias _scaled_dot_product_flash_attention_for_cpu
+_scaled_dot_product_flash_attention_for_cpu_backward _softmax _softmax_backward_data _to_copy _unique2 _unsafe_view _weight_norm_interface abs
+abs_ acos acos_ acosh acosh_ adaptive_max_pool2d adaptive_max_pool2d_backward add.Tensor
+add_.Tensor addbmm addbmm_ addcdiv addcdiv_ addcmul addcmul_ addmm
+addmm_ addmv addmv_ addr addr_ alias all amax
+amin aminmax angle any arange argmax argmin as_strided
+as_strided_ asin asin_ asinh asinh_ atan atan2 atan2_
+atan_ atanh atanh_ avg_pool2d avg_pool2d_backward baddbmm baddbmm_ bernoulli
+bernoulli_.Tensor bitwise_and.Tensor bitwise_and_.Tensor bitwise_left_shift.Tensor bitwise_left_shift_.Tensor bitwise_not bitwise_not_ bitwise_or.Tensor
+bitwise_or_.Tensor bitwise_right_shift.Tensor bitwise_right_shift_.Tensor bitwise_xor.Tensor bitwise_xor_.Tensor bmm bucketize.Tensor cat
+cauchy_ ceil ceil_ clamp clamp_ clamp_max clamp_max_ clamp_min
+clamp_min_ clone col2im complex constant_pad_nd convolution convolution_backward copy_
+copysign.Tensor copysign_.Tensor cos cos_ cosh cosh_ cudnn_batch_norm cummax
+cummin cumprod cumprod_ cumsum cumsum_ deg2rad deg2rad_ detach
+diag_embed diagonal diagonal_backward diagonal_scatter digamma digamma_ div.Tensor div_.Tensor
+dot elu elu_ elu_backward embedding embedding_dense_backward empty.memory_format empty_like
+empty_strided eq.Tensor eq_.Tensor equal erf erf_ erfc erfc_
+erfinv erfinv_ exp exp2 exp2_ exp_ expand expm1
+expm1_ exponential_ eye fill.Tensor fill_.Tensor flip floor floor_
+floor_divide fmax fmin fmod.Tensor fmod_.Tensor frac frac_ full
+full_like gather gcd gcd_ ge.Tensor ge_.Tensor gelu gelu_
+gelu_backward geometric_ ger glu gt.Tensor gt_.Tensor hardshrink hardshrink_backward
+hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_
+hardtanh_backward heaviside heaviside_ huber_loss hypot hypot_ i0 i0_
+im2col index.Tensor index_add index_add_ index_copy index_copy_ index_fill.int_Scalar index_fill_.int_Scalar
+index_put index_put_ index_select is_nonzero isnan isneginf isposinf kthvalue
+lcm lcm_ le.Tensor le_.Tensor leaky_relu leaky_relu_ leaky_relu_backward lerp.Tensor
+lerp_.Tensor lgamma lgamma_ lift_fresh linalg_eig linalg_vector_norm linspace log
+log10 log10_ log1p log1p_ log2 log2_ log_ log_normal_
+logaddexp logaddexp2 logcumsumexp logical_and logical_and_ logical_not logical_not_ logical_or
+logical_or_ logical_xor logical_xor_ logit logit_ logit_backward logsumexp lt.Tensor
+lt_.Tensor masked_fill.Tensor masked_fill_.Tensor masked_scatter_ masked_select max max_pool2d_with_indices max_pool2d_with_indices_backward
+max_unpool2d maximum mean median min minimum miopen_batch_norm mish
+mish_ mish_backward mm mode mse_loss mul.Tensor mul_.Tensor multinomial
+mv nan_to_num nan_to_num_ nanmedian nansum native_batch_norm native_batch_norm_backward native_dropout
+native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward ne.Tensor ne_.Tensor neg neg_
+new_empty new_empty_strided new_full new_ones new_zeros nextafter nextafter_ nll_loss_backward
+nll_loss_forward nonzero normal.Tensor_Tensor normal_ ones ones_like permute polar
+pow.Tensor_Scalar pow_.Tensor prod rad2deg rad2deg_ rand rand_like randint
+randint_like randn randn_like random_ randperm reciprocal reciprocal_ relu
+relu_ remainder.Tensor remainder_.Tensor repeat roll round round_ rsqrt
+rsqrt_ rsub.Tensor scalar_tensor scatter.src scatter_.src scatter_add scatter_add_ scatter_reduce.two
+scatter_reduce_.two searchsorted.Tensor select.int select_backward select_scatter sgn sgn_ sigmoid
+sigmoid_ sigmoid_backward sign sign_ signbit silu silu_ silu_backward
+sin sin_ sinc sinc_ sinh sinh_ slice.Tensor slice_backward
+slice_scatter smooth_l1_loss softplus softplus_backward softshrink softshrink_backward sort special_entr
+special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri split.Tensor split_with_sizes
+sqrt sqrt_ squeeze squeeze_ stack std.correction std_mean.correction sub.Tensor
+sub_.Tensor sum t t_ take tan tan_ tanh
+tanh_ tanh_backward threshold threshold_ threshold_backward topk transpose.int transpose_
+tril tril_ triu triu_ trunc trunc_ unbind.int unfold
+unfold_backward uniform_ unsafe_split.Tensor unsafe_split_with_sizes unsqueeze unsqueeze_ upsample_bicubic2d upsample_bicubic2d_backward
+upsample_bilinear2d upsample_bilinear2d_backward upsample_nearest2d upsample_nearest2d_backward var.correction var_mean.correction vdot view
+view_as_complex view_as_real where.self xlogy.Tensor xlogy_.Tensor zero_ zeros zeros_like
 """.split()
 _missing = set()
 

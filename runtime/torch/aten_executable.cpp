@@ -2,6 +2,7 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <optional>
 
 #include "runtime/torch/gil.h"
@@ -54,6 +55,7 @@ class AtenExecutable final : public runtime::Executable {
 
  private:
   void compute(Registers& registers, Plan::Progress& progress) const;
+  bool can_be_undone() const;
   RunStatus take_back(Plan::Progress& progress);
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
 
@@ -66,6 +68,9 @@ class AtenExecutable final : public runtime::Executable {
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
   bool plain_outputs_;  // each is an input, or in a register
+  // Kernels of other devices than the CPU are held against what was inferred of them when they run first, where a run
+  // that fails can be taken back: the code runs in the interpreter then.
+  std::atomic<bool> is_checked_;
 };
 
 // Nodes that only make views which ViewReplay makes again.
@@ -84,6 +89,12 @@ std::vector<bool> unused_views(const graph::Graph& graph, const ViewReplay& view
   return skip;
 }
 
+bool is_on_cpu(const graph::Graph& graph) {
+  for (size_t i = 0; i < graph.value_count(); ++i)
+    if (!graph.meta(ValueId(static_cast<uint32_t>(i))).device.is_cpu()) return false;
+  return true;
+}
+
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
                                std::shared_ptr<TrainingProgram> training, bool observed)
     : graph_(graph), training_(std::move(training)), outputs_(recording->outputs), views_(graph, *recording) {
@@ -94,6 +105,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
   if (observed) undo_.emplace(graph, plan_, true);
+  is_checked_ = plan_.empty() || is_on_cpu(graph) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
@@ -132,6 +144,11 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
   }
 }
 
+bool AtenExecutable::can_be_undone() const {
+  const size_t last = plan_.step_count() - 1;
+  return undo_ ? undo_->leaves_no_trace(last) : UndoPlan(graph_, plan_, false).leaves_no_trace(last);
+}
+
 // After a step has thrown. A Python error is set.
 RunStatus AtenExecutable::take_back(Plan::Progress& progress) {
   if (!undo_) undo_.emplace(graph_, plan_, false);
@@ -153,11 +170,13 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   UndoLog log;
   Plan::Progress progress;
   if (undo_ && undo_->saves()) progress.undo = &*undo_, progress.log = &log;
+  if (!is_checked_.load(std::memory_order_relaxed)) progress.expected = &graph_;
   bool computed = false;
   auto body = [&] {
     Registers registers(plan_.register_count(), input_registers_, inputs);
     compute(registers, progress);
     computed = true;
+    if (progress.expected) is_checked_ = true;
     if (training_) {
       std::vector<at::Tensor> tensors;
       for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));

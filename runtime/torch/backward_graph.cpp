@@ -2,6 +2,7 @@
 // behind the forward graph, then cut off.
 #include <ATen/autocast_mode.h>
 #include <Python.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -32,6 +33,23 @@ class Unrecordable {
  private:
   Recording* recording_;
   size_t forward_nodes_;
+};
+
+}  // namespace
+
+namespace {
+
+// Nodes on other devices than the CPU would run on threads of theirs, where nothing is recorded.
+class OnThisThread {
+ public:
+  OnThisThread() : previous_(state().get_multithreading_enabled()) { state().set_multithreading_enabled(false); }
+  ~OnThisThread() { state().set_multithreading_enabled(previous_); }
+  OnThisThread(const OnThisThread&) = delete;
+  OnThisThread& operator=(const OnThisThread&) = delete;
+
+ private:
+  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
+  bool previous_;
 };
 
 }  // namespace
@@ -70,6 +88,7 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
   {
     AllowThreads no_gil;
     Unrecordable unrecordable(recording, node_count);
+    OnThisThread here;
     grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true, /*create_graph=*/false,
                                   /*allow_unused=*/true);
     unrecordable.clear();

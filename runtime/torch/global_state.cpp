@@ -10,6 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "runtime/torch/device_context.h"
 #include "runtime/torch/torch_host.h"
 
 namespace framejit::torchlib {
@@ -51,6 +52,7 @@ uint64_t global_state() {
   modes |= static_cast<uint64_t>(c10::impl::TorchDispatchModeTLS::stack_len() & 0xff) << 16;
   modes |= static_cast<uint64_t>(!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) << 32;
   modes |= static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())) << 24;
+  modes |= static_cast<uint64_t>(current_cuda_device().value_or(0) & 0xff) << 40;
   uint64_t context = context_word();
   // Autocast is on for a device where its key is not excluded.
   constexpr c10::DispatchKeySet autocast = c10::autocast_dispatch_keyset;
@@ -59,13 +61,13 @@ uint64_t global_state() {
     context |= static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA)) << 40;
     context |= static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()) << 48;
   }
-  uint64_t hash = mix(mix(mix(0, modes), context), keys.included_.raw_repr());
+  uint64_t hash = mix(mix(mix(mix(0, device_contexts_word()), modes), context), keys.included_.raw_repr());
   return mix(hash, keys.excluded_.raw_repr());
 }
 
 const char* why_not_under_global_state() {
   if (c10::impl::TorchDispatchModeTLS::stack_len() > 0) return "a __torch_dispatch__ mode is active";
-  if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return "a __torch_function__ mode is active";
+  if (!has_only_device_contexts()) return "a __torch_function__ mode is active";
   if (at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED)
     return "__torch_function__ is disabled";
   if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
@@ -82,7 +84,8 @@ SavedGlobalState::SavedGlobalState()
       cuda_autocast_dtype_(at::autocast::get_autocast_dtype(at::kCUDA)),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       autocast_nesting_(autocast_nesting()),
-      default_dtype_(c10::get_default_dtype()) {}
+      default_dtype_(c10::get_default_dtype()),
+      cuda_device_(current_cuda_device()) {}
 
 void SavedGlobalState::restore() const {
   at::ThreadLocalState::setThreadLocalState(thread_);
@@ -93,6 +96,8 @@ void SavedGlobalState::restore() const {
   while (autocast_nesting() > autocast_nesting_) at::autocast::decrement_nesting();
   while (autocast_nesting() < autocast_nesting_) at::autocast::increment_nesting();
   if (c10::get_default_dtype() != default_dtype_) c10::set_default_dtype(default_dtype_);
+  if (const std::optional<int> now = current_cuda_device(); now && *now != cuda_device_.value_or(0))
+    set_current_cuda_device(cuda_device_.value_or(0));
 }
 
 }  // namespace framejit::torchlib

@@ -4,6 +4,7 @@
 #include <ATen/ThreadLocalState.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace framejit::torchlib {
@@ -29,6 +30,7 @@ class SavedGlobalState {
   bool autocast_cache_;
   int autocast_nesting_;
   caffe2::TypeMeta default_dtype_;
+  std::optional<int> cuda_device_;
 };
 
 }  // namespace framejit::torchlib

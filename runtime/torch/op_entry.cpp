@@ -1,5 +1,6 @@
 #include "runtime/torch/op_entry.h"
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <sstream>
@@ -72,7 +73,7 @@ graph::OpId id_of(const c10::OperatorHandle& handle) {
 bool is_special(std::string_view name) {
   for (std::string_view known :
        {"aten::lift_fresh", "aten::lift", "aten::detach", "aten::is_same_size", "aten::set_data", "aten::record_stream",
-        "aten::resize_", "aten::resize_as_", "aten::set_"})
+        "aten::resize_", "aten::resize_as_", "aten::set_", "aten::is_pinned", "aten::_pin_memory", "aten::_to_copy"})
     if (name == known) return true;
   return name.rfind("aten::set_.", 0) == 0;
 }
@@ -123,6 +124,8 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
     plain_results |= !fact.is_tensor && !fact.is_tensor_list;
     is_view |= fact.alias_arg >= 0 && !fact.is_same;
   }
+  answers = plain_results && std::none_of(returns.begin(), returns.end(),
+                                          [](const ReturnFact& fact) { return fact.is_tensor || fact.is_tensor_list; });
   native = info->has(graph::kOpNative);
   // Some backward operators have both: their composite kernel is for other devices.
   composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&

@@ -52,6 +52,7 @@ struct OpEntry {
   bool composite = false;      // decomposed by LibTorch into other operators on the CPU and on CUDA
   bool needs_data = false;     // its results depend on the values of its arguments
   bool plain_results = false;  // some result is no tensor
+  bool answers = false;        // no result is a tensor
   bool is_view = false;        // some result is a view of an argument
   bool special = false;        // Recorder::record_special looks at it
 };

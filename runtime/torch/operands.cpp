@@ -1,6 +1,7 @@
 #include "runtime/torch/operands.h"
 
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/torch/convert.h"
 
@@ -54,6 +55,14 @@ Operand int_operand(int64_t value, ArgKind kind) {
   }
 }
 
+// "cuda" is the current device where the program stands, which may be another when the graph runs.
+c10::Device with_index(c10::Device device) {
+  const bool current = !device.has_index() && !device.is_cpu() && !device.is_meta();
+  return current && c10::impl::hasDeviceGuardImpl(device.type())
+             ? c10::impl::VirtualGuardImpl(device.type()).getDevice()
+             : device;
+}
+
 bool list_operand(const c10::IValue& value, Scratch& scratch, Operand* out) {
   c10::ArrayRef<c10::IValue> list = value.toListRef();
   auto all = [&](auto test) { return std::all_of(list.begin(), list.end(), test); };
@@ -82,7 +91,7 @@ bool to_operand(const c10::IValue& value, ArgKind kind, Scratch& scratch, Consta
   } else if (value.isDouble() || value.isBool() || value.isComplexDouble()) {
     *out = number_operand(value, scratch);
   } else if (value.isDevice()) {
-    *out = Operand::device(to_device(value.toDevice()));
+    *out = Operand::device(to_device(with_index(value.toDevice())));
   } else if (value.isString()) {
     const std::string& text = value.toStringRef();
     char* memory = scratch.allocate<char>(text.size());

@@ -8,7 +8,9 @@
 
 #include "base/check.h"
 #include "graph/control_flow.h"
+#include "graph/print.h"
 #include "runtime/torch/body_plan.h"
+#include "runtime/torch/convert.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/undo.h"
 
@@ -237,7 +239,35 @@ void Plan::call_counted(const Step& step, at::Tensor* registers, torch::jit::Sta
   }
 }
 
-void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const {
+namespace {
+
+bool is_as_expected(const c10::TensorImpl& found, const graph::TensorMeta& expected) {
+  if (found.sizes() != to_array(expected.sizes) || to_device(found.device()) != expected.device ||
+      to_dtype(c10::typeMetaToScalarType(found.dtype())) != expected.dtype)
+    return false;
+  if (found.numel() == 0 || found.layout() != c10::kStrided) return true;
+  for (size_t d = 0; d < expected.sizes.size(); ++d)
+    if (expected.sizes[d] != 1 && found.strides()[d] != expected.strides[d]) return false;
+  return true;
+}
+
+}  // namespace
+
+// What the program did after an operator rests on what was inferred of its result. Those behind the first are left out:
+// autograd's own, such as the seeds of attention, which the program does not see.
+void Plan::require_as_expected(const Step& step, const at::Tensor* registers, const graph::Graph& graph) {
+  const graph::Node& node = graph.node(step.node);
+  const bool custom = !graph::op_name(node.op).starts_with("aten::");
+  const uint32_t result = custom || step.results.empty() ? kNoRegister : step.results[0];
+  if (result == kNoRegister || !registers[result].defined()) return;
+  const c10::TensorImpl& found = *registers[result].unsafeGetTensorImpl();
+  const graph::TensorMeta& expected = graph.meta(node.result(0));
+  TORCH_CHECK(is_as_expected(found, expected), "framejit: ", graph::op_name(node.op), " gave ",
+              graph::to_string(meta_of(found)), " where ", graph::to_string(expected), " was inferred");
+}
+
+void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack,
+                    const graph::Graph* expected) const {
   if (step.constant) {
     registers[step.results[0]] = step.arguments[0].toTensor();
     return;
@@ -286,6 +316,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
     }
   }
   stack.resize(base);
+  if (expected) require_as_expected(step, registers, *expected);
   if (step.clone) registers[step.results[0]] = registers[step.results[0]].clone();
   if (!kernel_counts)
     for (uint32_t reg : step.written) bump_version(registers[reg]);
@@ -329,7 +360,7 @@ void Plan::run(at::Tensor* registers, Progress& progress) const {
   for (size_t i = 0; i < steps_.size(); ++i) {
     progress.step = i;
     if (progress.undo) progress.undo->before_step(i, registers, *progress.log);
-    run_step(steps_[i], registers, lease.stack());
+    run_step(steps_[i], registers, lease.stack(), progress.expected);
   }
 }
 

@@ -48,6 +48,8 @@ class Plan {
     size_t step = 0;
     const UndoPlan* undo = nullptr;
     UndoLog* log = nullptr;
+    // Where set, a result that is laid out or placed otherwise than this graph says is an error.
+    const graph::Graph* expected = nullptr;
   };
 
   // Registers of the graph's inputs are filled in. Throws what an operator throws.
@@ -88,7 +90,8 @@ class Plan {
   Step make_control_flow_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   static void run_control_flow(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
-  void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const;
+  void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, const graph::Graph* expected) const;
+  static void require_as_expected(const Step& step, const at::Tensor* registers, const graph::Graph& graph);
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
 
   PlanKind kind_ = PlanKind::kBelowAutograd;

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/infer/placement.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/known_value.h"
+#include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
 
 namespace framejit::torchlib {
@@ -263,6 +265,26 @@ void Recorder::lift(Stack& stack, size_t base) {
   stack.emplace_back(make_fake(result.meta, this, node.first_result, fake_storage(real.device())));
 }
 
+// Whether it lies in pinned memory, where the graph tells: an operator has made it there, or anywhere else.
+bool Recorder::is_pinned(const at::Tensor& tensor) const {
+  if (!tensor.is_cpu()) return false;
+  FakeImpl* fake = fake_impl(tensor);
+  ValueId value = fake && fake->owner() == this ? fake->value() : ValueId();
+  while (value.valid() && view_step(*graph_, value, &value)) {
+  }
+  if (!value.valid() || graph_->value(value).is_input())
+    stop_trace("TensorData", "whether a tensor of the program is in pinned memory");
+  const graph::Node& node = graph_->node(graph_->value(value).definition);
+  const graph::OpInfo& info = graph::op_info(node.op);
+  if (info.name == "aten::_pin_memory") return true;
+  for (size_t i = 0; i < node.operand_count && i < info.parsed.args.size(); ++i)
+    if (info.parsed.args[i].name == "pin_memory" && node.arg(i).is(Operand::Kind::kBool)) return node.arg(i).as_bool();
+  const bool computed = info.name.starts_with("aten::") && info.name != "aten::_to_copy" &&
+                        info.name != "aten::lift_fresh";  // which may be told to, or do it by themselves
+  if (!computed) stop_trace("TensorData", "whether the result of " + info.name + " is in pinned memory");
+  return false;
+}
+
 bool Recorder::record_special(const OpEntry& op, Stack& stack, size_t base) {
   const std::string& name = op.info->name;
   if (name == "aten::lift_fresh" || name == "aten::lift") {
@@ -277,6 +299,17 @@ bool Recorder::record_special(const OpEntry& op, Stack& stack, size_t base) {
     stack.back() = std::move(copy);
     return true;
   }
+  if (name == "aten::is_pinned") {
+    const bool pinned = is_pinned(stack[base].toTensor());
+    torch::jit::drop(stack, op.args.size());
+    stack.emplace_back(pinned);
+    return true;
+  }
+  if (name == "aten::_pin_memory" && !stack[base].toTensor().is_cpu())
+    stop_trace("OperatorFailed", name + " of a tensor that is not on the CPU");
+  if (name == "aten::_to_copy" && stack[base].toTensor().is_meta() && stack[base + 3].isDevice() &&
+      !stack[base + 3].toDevice().is_meta())
+    stop_trace("OperatorFailed", name + " of a meta tensor, which has no data");
   if (name == "aten::is_same_size") {
     bool same = stack[base].toTensor().sizes() == stack[base + 1].toTensor().sizes();
     torch::jit::drop(stack, 2);
@@ -326,6 +359,16 @@ bool has_boolean_index(const torch::jit::Stack& stack, size_t base) {
 
 }  // namespace
 
+// The Meta kernel, which is asked what no rule knows, knows no devices either.
+void Recorder::require_placement(const OpEntry& op) {
+  const graph::MetaLookup metas(graph_, &meta_in_graph);
+  const graph::Placement placement = graph::placement_of(op.info->flags, operands_, metas);
+  if (placement == graph::Placement::kMixed)
+    stop_trace("OperatorFailed", op.info->name + " is given tensors on " + graph::placement_text(operands_, metas));
+  if (placement == graph::Placement::kOther && op.answers)
+    stop_trace("OperatorFailed", op.info->name + " asks the device " + graph::placement_text(operands_, metas));
+}
+
 void Recorder::record(const OpEntry& op, Stack& stack) {
   size_t base = stack.size() - op.args.size();
   if (op.special && record_special(op, stack, base)) return;
@@ -337,6 +380,7 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
       stop_trace(op.plain_results ? "DataDependentValue" : "DataDependentShape", op.info->name);
   }
   read_operands(op, stack, base);
+  require_placement(op);
   if (!op.native || op.plain_results || meta_only) return record_through_meta(op, stack, base);
   const graph::InferStatus status = infer(op);
   if (status != graph::InferStatus::kOk) record_through_meta(op, stack, base);  // raises as the operator does

@@ -91,9 +91,11 @@ class Recorder {
   graph::ValueId value_of_element(const OpEntry& op, const at::Tensor& tensor);
   graph::ValueId constant_value(const at::Tensor& real);
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
+  bool is_pinned(const at::Tensor& tensor) const;
   void lift(Stack& stack, size_t base);
   void decompose(const OpEntry& op, Stack& stack);
   bool answer_from_known_values(const OpEntry& op, Stack& stack, size_t base);
+  void require_placement(const OpEntry& op);
   graph::InferStatus infer(const OpEntry& op);
   graph::ValueId add_node(const OpEntry& op);
   void push_results(const OpEntry& op, Stack& stack, size_t base, graph::ValueId first);

@@ -6,6 +6,7 @@
 
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
+#include "runtime/torch/device_context.h"
 #include "runtime/torch/fx_executable.h"
 #include "runtime/torch/input_fake.h"
 #include "runtime/torch/py_tensor.h"
@@ -22,6 +23,9 @@ struct ThreadSessions {
   std::shared_ptr<Recording> finished;
   std::shared_ptr<TrainingProgram> training;
   graph::Capture* capture = nullptr;
+  // As they were when the recording began: the recording runs without modes.
+  std::vector<Ref> device_contexts;
+  uint64_t global_state = 0;
 };
 
 ThreadSessions& sessions() {
@@ -53,6 +57,12 @@ class TorchRuntime final : public runtime::TensorRuntime {
     session.recording->recorder.set_ambient_grad_mode(session.recording->state.grad_mode());
     session.recording->recorder.set_refused(refused);
     session.capture = capture;
+    session.global_state = torchlib::global_state();
+    session.device_contexts.clear();
+    if (has_only_device_contexts()) {
+      session.device_contexts = torchlib::device_contexts();
+      set_device_contexts_aside();
+    }
     session.active.emplace(&session.recording->recorder);
   }
 
@@ -84,7 +94,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return facts;
   }
 
-  uint64_t global_state() override { return torchlib::global_state(); }
+  uint64_t global_state() override { return sessions().recording ? sessions().global_state : torchlib::global_state(); }
+  std::vector<Ref> device_contexts() override { return std::move(sessions().device_contexts); }
 
   void set_location(graph::LocationId location) override { sessions().recording->recorder.set_location(location); }
 

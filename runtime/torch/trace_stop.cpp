@@ -28,8 +28,10 @@ void stop_trace(const char* reason, const std::string& detail) {
 
 namespace {
 
-// What LibTorch says of a tensor without memory (c10/core/TensorImpl.h, c10/core/StorageImpl.cpp).
-constexpr std::array kNoMemoryTexts = {"data is not allocated yet", "Cannot access data pointer of Tensor"};
+// What LibTorch says of a tensor without memory (c10/core/TensorImpl.h, c10/core/StorageImpl.cpp), and new_tensor() of
+// one with our key.
+constexpr std::array kNoMemoryTexts = {"data is not allocated yet", "Cannot access data pointer of Tensor",
+                                       "DispatchKey Fake doesn't correspond to a device"};
 
 // Kernels above the dispatcher's Fake key, such as max_pool1d's without gradients, look at the memory of a fake
 // themselves. The real tensor has what they look for, so that the error is none of the program's.

@@ -86,6 +86,7 @@ class Trace {
     if (!graph::op_info(node.op).has(graph::kOpRandom)) return devices;
     auto add = [&](ValueId id) {
       at::Device found = from_device(graph_.meta(id).device);
+      if (found.is_meta()) return;  // nothing is drawn
       if (std::find(devices.begin(), devices.end(), found) == devices.end()) devices.push_back(found);
     };
     for (size_t i = 0; i < node.result_count; ++i) add(node.result(i));

@@ -23,6 +23,10 @@ TRAITS = {
     "meta_in_place": "kOpMetaInPlace",
     "pointwise": "kOpPointwise",
     "reduction": "kOpReduction",
+    "cpu_rule": "kOpCpuRule",
+    "cpu_scalar": "kOpCpuScalar",
+    "cpu_indices": "kOpCpuIndices",
+    "any_devices": "kOpAnyDevices",
 }
 PROMOTE = {
     "common": "kCommon",
@@ -186,12 +190,18 @@ def inplace_schema(entry):
     return Schema(text[: text.rindex("-> ")] + "-> Tensor(a!)")
 
 
+def is_binary(entry, traits, rule):
+    """An elementwise operator over two tensors: TensorIterator's binary_op, comparison_op and their like."""
+    tensors = [arg.name for arg in entry.args if arg.is_tensor]
+    return "pointwise" in traits + RULE_TRAITS.get(rule, []) and tensors in (["self", "other"], ["self", "exponent"])
+
+
 def row(entry, schema, rule, functions):
     expression = infer_expression(entry, rule, functions)
     traits = entry.fields.get("traits", [])
     if not isinstance(traits, list):
         entry.fail("traits", f"expected a list, got {traits!r}")
-    traits = traits + RULE_TRAITS.get(rule, [])
+    traits = traits + RULE_TRAITS.get(rule, []) + (["cpu_scalar"] if is_binary(entry, traits, rule) else [])
     for trait in traits:
         if trait not in TRAITS:
             entry.fail("traits", f"expected some of {', '.join(TRAITS)}, got {trait!r}")

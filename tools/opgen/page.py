@@ -34,6 +34,10 @@ TRAITS = {
     "meta_in_place": "changes sizes and strides in place",
     "pointwise": "",  # the rule says so
     "reduction": "",
+    "cpu_rule": "rule for the CPU alone",
+    "cpu_scalar": "",  # so is every elementwise operator over two tensors
+    "cpu_indices": "indices may be on the CPU",
+    "any_devices": "copies between devices",
 }
 
 

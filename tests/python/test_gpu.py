@@ -1,0 +1,244 @@
+"""Real moves and real kernels on a CUDA device. tests/python/test_placement.py says what is inferred without one."""
+
+import collections
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import framejit
+from support.same_as_eager import assert_same_as_eager, at_least
+from test_placement import OPERATORS, facts
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: torch.cuda.is_available() is False"),
+]
+two_devices = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+
+CUDA0 = torch.device("cuda", 0)
+
+
+def x23(device="cpu", **options):
+    return (torch.arange(6.0).reshape(2, 3) - 2.5).to(device).requires_grad_(**options) if options else (
+        torch.arange(6.0).reshape(2, 3) - 2.5
+    ).to(device)
+
+
+def check(fn, *args, **options):
+    return assert_same_as_eager(fn, *args, **options)
+
+
+class Copies(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.counts = collections.Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.__name__.split(".")[0]
+        if name in ("_to_copy", "copy_", "_pin_memory"):
+            self.counts["aten::" + name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def copies_of(graph):
+    names = re.findall(r"= aten\.(\w+)", graph.text)
+    return collections.Counter("aten::" + name for name in names if name in ("_to_copy", "copy_", "_pin_memory"))
+
+
+MOVES = {
+    "there and back": lambda x: (x.cuda() * 2).cpu(),
+    "there": lambda x: (x + 1).cuda(),
+    "to": lambda x: (x.to("cuda", torch.float16) * 2).to(x),
+    "non-blocking": lambda x: x.cuda(non_blocking=True) + 1,
+    "pinned": lambda x: (x + 1).pin_memory().cuda(non_blocking=True) * 2,
+    "into another": lambda x: torch.empty(2, 3, device="cuda").copy_(x),
+    "back into another": lambda x: torch.empty(2, 3).copy_(x.cuda() + 1),
+    "a factory": lambda x: (torch.ones(3, device="cuda") + x.cuda()).cpu(),
+    "data": lambda x: torch.tensor([1.0, 2.0, 3.0], device="cuda") + x.cuda(),
+    "not moved": lambda x: x.cuda().cuda().to("cuda:0"),
+}
+
+
+@pytest.mark.parametrize("which", MOVES)
+def test_moves_are_real_and_as_many_as_in_eager(which):
+    fn = MOVES[which]
+    with Copies() as eager:
+        expected = fn(x23())
+    compiled = check(fn, x23())
+    assert compiled(x23()).device == expected.device
+    assert copies_of(compiled.graphs[0]) == eager.counts
+
+
+def test_a_call_with_a_tensor_of_another_device_is_another_capture():
+    compiled = check(lambda x: (x * 2, x.device, x.is_cuda), x23(), miss=lambda x: (x.cuda(),))
+    assert len(compiled.graphs) == 2
+
+
+@pytest.mark.parametrize("which", OPERATORS)
+def test_kernels_return_what_was_inferred(which):
+    fn, left, right = OPERATORS[which]
+
+    def make():
+        torch.manual_seed(0)
+        return torch.rand(left, device="cuda"), torch.rand(right, device="cuda")
+
+    compiled = framejit.to_static(lambda x, y: fn(x, y))
+    torch.manual_seed(1)
+    expected = fn(*make())
+    torch.manual_seed(1)
+    result = compiled(*make())
+    assert facts(result) == facts(expected)
+    torch.testing.assert_close(result, expected)
+
+
+def test_a_moved_weight_is_trained():
+    def f(x, w):
+        return F.relu(x @ w.cuda()).sum()
+
+    def make():
+        torch.manual_seed(0)
+        return (torch.randn(4, 3, device="cuda"), torch.randn(3, 5, requires_grad=True)), {}
+
+    check(f, make=make, after=lambda loss: loss.backward(), miss=None)
+
+
+def test_a_model_is_trained():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(), torch.nn.Linear(8, 4),
+    ).cuda()  # fmt: skip
+    x, target = torch.randn(2, 3, 8, 8, device="cuda"), torch.tensor([1, 3], device="cuda")
+    compiled = framejit.to_static(net)
+
+    def gradients(model):
+        net.zero_grad(set_to_none=True)
+        F.cross_entropy(model(x), target).backward()
+        return [p.grad.clone() for p in net.parameters()]
+
+    with torch.backends.cudnn.flags(deterministic=True, benchmark=False):
+        expected = gradients(net)
+        for _ in range(3):
+            for mine, theirs in zip(gradients(compiled), expected):
+                torch.testing.assert_close(mine, theirs)
+    assert len(compiled.graphs) >= 1
+
+
+def test_attention_takes_the_kernel_that_eager_takes():
+    q = torch.randn(1, 4, 16, 32, device="cuda", dtype=torch.float16)
+    check(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), q, miss=None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast(dtype):
+    def f(x, w):
+        with torch.autocast("cuda", dtype=dtype):
+            return (x @ w).softmax(-1), x + w
+
+    check(f, torch.randn(3, 3, device="cuda"), torch.randn(3, 3, device="cuda"), miss=None)
+
+
+def test_random_numbers_are_those_of_eager():
+    def f(x):
+        return torch.rand(3, device="cuda"), F.dropout(x, 0.5), torch.randn_like(x), x.clone().uniform_(), torch.randn(2)
+
+    check(f, x23("cuda"))
+
+
+def test_a_generator_of_the_device():
+    generator = torch.Generator("cuda")
+
+    def f(x):
+        return torch.rand(3, generator=generator, device="cuda") + x
+
+    compiled = framejit.to_static(f)
+    for run in (f, compiled, compiled):
+        generator.manual_seed(5)
+        first = run(torch.zeros(3, device="cuda"))
+        generator.manual_seed(5)
+        assert first.equal(torch.rand(3, generator=generator, device="cuda"))
+
+
+MIXED = {
+    "add": lambda x, y: x + y,
+    "matmul": lambda x, y: x @ y.t(),
+    "cat": lambda x, y: torch.cat([x, y]),
+    "linear": lambda x, y: F.linear(x, y),
+    "in place": lambda x, y: x.clone().add_(y),
+    "index": lambda x, y: x.cpu()[y.long()],
+}
+
+
+@pytest.mark.parametrize("which", MIXED)
+def test_mixed_devices_raise_as_eager(which):
+    fn = MIXED[which]
+    compiled = framejit.to_static(lambda x, y: (x + 1, fn(x, y)))
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        fn(x23("cuda"), x23())
+    for _ in range(3):
+        with pytest.raises(eager.type) as raised:
+            compiled(x23("cuda"), x23())
+        assert str(raised.value) == str(eager.value)
+    assert compiled(x23("cuda"), x23("cuda"))[0].equal(x23("cuda") + 1)
+
+
+def test_numbers_and_indices_on_the_cpu():
+    n, i = torch.tensor(2.0), torch.tensor([1, 0])
+    check(lambda x, n, i: (x * n, n - x, x > n, torch.where(x > 0, x, n), x[i]), x23("cuda"), n, i, miss=None)
+
+
+def test_a_device_context():
+    def f(x):
+        with torch.device("cuda"):
+            made = torch.zeros(3)
+        return made + x.cuda(), torch.zeros(3)
+
+    check(f, x23())
+    with torch.device("cuda"):
+        check(lambda x: (torch.ones(3) + x.cuda(), torch.get_default_device()), x23("cpu"), graphs=at_least(1), breaks=None)
+
+
+def test_pinned_memory():
+    check(lambda x: ((x + 1).pin_memory().is_pinned(), (x * 2).pin_memory()), x23())
+    pinned = x23().pin_memory()
+    compiled = framejit.to_static(lambda x: (x + 1, x.is_pinned()))
+    assert compiled(pinned)[1] is True and compiled(x23())[1] is False
+
+
+def test_a_failure_is_undone_with_the_generator():
+    def f(x, index, log):
+        log.append(1)
+        noise = torch.rand(2, device="cuda")
+        return x[index], noise
+
+    check(f, x23(), torch.tensor([5]), [], raises=IndexError, miss=None, graphs=at_least(1), fallbacks=None, breaks=None)
+
+
+@two_devices
+def test_the_current_device_is_guarded():
+    compiled = framejit.to_static(lambda x: (x.cuda(), torch.ones(2, device="cuda") + 1))
+    for index in (0, 1, 0, 1):
+        with torch.cuda.device(index):
+            assert {t.device.index for t in compiled(x23())} == {index}
+    assert len(compiled.graphs) == 2
+
+
+@two_devices
+def test_a_context_of_a_device_inside():
+    def f(x):
+        with torch.cuda.device(1):
+            inside = x.cuda() + 1
+        return inside, x.cuda()
+
+    compiled = framejit.to_static(f)
+    for _ in range(2):
+        assert [t.device.index for t in compiled(x23())] == [1, 0]
+        assert torch.cuda.current_device() == 0
+
+
+@two_devices
+def test_from_one_device_to_another():
+    check(lambda x: (x.to("cuda:1") * 2).to("cuda:0"), x23("cuda:0"), miss=None)
