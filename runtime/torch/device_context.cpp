@@ -28,7 +28,7 @@ bool is_cuda_initialised() {
     Py_XINCREF(dict);
     name = PyUnicode_InternFromString("_initialized");
   }
-  initialised = dict && name && PyDict_GetItem(dict, name) == Py_True;
+  initialised = dict && name && PyDict_GetItemWithError(dict, name) == Py_True;  // of text, which does not fail
   return initialised;
 }
 

@@ -48,7 +48,8 @@ uint64_t global_state() {
   uint64_t modes = autograd.get_grad_mode() * 1u + autograd.get_inference_mode() * 2u +
                    autograd.get_fw_grad_mode() * 4u + autograd.get_multithreading_enabled() * 8u;
   modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state()) << 4;
-  modes |= static_cast<uint64_t>(at::impl::PythonTorchFunctionTLS::stack_len() & 0xff) << 8;
+  const int64_t mode_count = at::impl::PythonTorchFunctionTLS::stack_len();
+  modes |= static_cast<uint64_t>(mode_count & 0xff) << 8;
   modes |= static_cast<uint64_t>(c10::impl::TorchDispatchModeTLS::stack_len() & 0xff) << 16;
   modes |= static_cast<uint64_t>(!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) << 32;
   modes |= static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())) << 24;
@@ -61,7 +62,8 @@ uint64_t global_state() {
     context |= static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA)) << 40;
     context |= static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()) << 48;
   }
-  uint64_t hash = mix(mix(mix(mix(0, device_contexts_word()), modes), context), keys.included_.raw_repr());
+  uint64_t hash = mode_count > 0 ? mix(0, device_contexts_word()) : 0;
+  hash = mix(mix(mix(hash, modes), context), keys.included_.raw_repr());
   return mix(hash, keys.excluded_.raw_repr());
 }
 

