@@ -221,6 +221,10 @@ class Simulator {
   // Of a C function without arguments, which each call asks again.
   Ref rely_on_answer(PyObject* question);
 
+  // --- what decides at the end of the pass where it should have ended (autograd_calls.cpp)
+  // Stops before the operator that has this number, if it is known. See TensorHost::failed_gradient.
+  void stop_before_gradient(const FailedGradient& failed, const std::string& why_not);
+
   // Global-state setters called in the trace, in order: callable and arguments.
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
   const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }
@@ -307,6 +311,11 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   std::unordered_map<PyObject*, Snapshot> snapshots_;
   Ref initial_grad_mode_;
+  struct GradientMark {
+    uint64_t number;  // of the next operator
+    uint64_t count;   // instructions so far
+  };
+  std::vector<GradientMark> gradient_marks_;  // in order; empty where gradients are not recorded
   std::vector<Ref> proxies_;
   std::unordered_set<PyObject*> keys_;      // objects of the program that were keys of a dictionary or in a set
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,11 @@
 #include "graph/capture.h"
 
 namespace framejit {
+
+struct FailedGradient {
+  uint64_t number;
+  std::string stop_reason_name;
+};
 
 class TensorHost {
  public:
@@ -48,6 +54,11 @@ class TensorHost {
   // Ends the graph: these fakes are its outputs, in this order. Records the backward if any of them needs one.
   // False: with the reason a graph with these outputs cannot be run as eager would (then the frame runs eagerly).
   virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not) = 0;
+
+  // Operators of which gradients may be asked are numbered on each thread, in their order: the number of the next one.
+  virtual uint64_t next_gradient() { return 0; }
+  // After finish() answered false: the operator whose gradient cannot be recorded, where that is why.
+  virtual std::optional<FailedGradient> failed_gradient() { return std::nullopt; }
 };
 
 }  // namespace framejit
