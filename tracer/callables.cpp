@@ -78,6 +78,7 @@ void fill_library() {
   lib.tensor_type = resolve_forever("torch.Tensor");
   lib.tensor_base = resolve_forever("torch._C.TensorBase");
   lib.parameter_type = resolve_forever("torch.nn.Parameter");
+  lib.autograd_function_base = resolve_forever("torch._C._FunctionBase");
   lib.partial_type = resolve_forever("functools.partial");
   lib.enum_type = resolve_forever("enum.Enum");
   lib.enum_meta = resolve_forever("enum.EnumMeta");

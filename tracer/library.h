@@ -15,6 +15,7 @@ struct Library {
   PyObject* tensor_type = nullptr;       // torch.Tensor
   PyObject* tensor_base = nullptr;       // torch._C.TensorBase
   PyObject* parameter_type = nullptr;    // torch.nn.Parameter
+  PyObject* autograd_function_base = nullptr;  // torch._C._FunctionBase
   PyObject* partial_type = nullptr;      // functools.partial
   PyObject* enum_type = nullptr;         // enum.Enum
   PyObject* enum_meta = nullptr;

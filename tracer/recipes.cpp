@@ -330,6 +330,7 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
 
 void RecipeBuilder::finish_graph() {
   world_.guard_existence();
+  sim_.require_unobserved_operators();
   std::string why_not;
   if (sim_.services().host.finish(outputs_, &why_not)) return;
   if (PyErr_Occurred()) PyErr_Clear();

@@ -222,8 +222,14 @@ class Simulator {
   Ref rely_on_answer(PyObject* question);
 
   // --- what decides at the end of the pass where it should have ended (autograd_calls.cpp)
+  // An operator that runs code of the program when the graph runs is called next.
+  void note_custom_operator();
+  // Such an operator runs once: a graph that has it cannot run again in the interpreter, which is how a failure comes
+  // to be where the program sees it, with the effects before it.
+  void require_unobserved_operators();
   // Stops before the operator that has this number, if it is known. See TensorHost::failed_gradient.
   void stop_before_gradient(const FailedGradient& failed, const std::string& why_not);
+  uint64_t initial_global_state() const { return initial_global_state_; }
 
   // Global-state setters called in the trace, in order: callable and arguments.
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
@@ -311,6 +317,8 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   std::unordered_map<PyObject*, Snapshot> snapshots_;
   Ref initial_grad_mode_;
+  uint64_t initial_global_state_ = 0;
+  std::optional<BreakPoint> first_custom_operator_;
   struct GradientMark {
     uint64_t number;  // of the next operator
     uint64_t count;   // instructions so far

@@ -84,6 +84,7 @@ class Plan {
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) const;
+  static void call_custom(const Step& step, torch::jit::Stack& stack);
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
 
   PlanKind kind_ = PlanKind::kBelowAutograd;
@@ -96,8 +97,15 @@ class Plan {
 class BelowAutograd {
  public:
   BelowAutograd();
+  ~BelowAutograd();
+  BelowAutograd(const BelowAutograd&) = delete;
+  BelowAutograd& operator=(const BelowAutograd&) = delete;
+  // The thread's dispatch state outside of the innermost such scope; null outside of all.
+  static const c10::impl::LocalDispatchKeySet* outside();
 
  private:
+  c10::impl::LocalDispatchKeySet before_;
+  const BelowAutograd* outer_;
   c10::impl::ExcludeDispatchKeyGuard guard_;
 };
 

@@ -75,6 +75,7 @@ class Recorder {
   graph::ValueId value_of_element(const OpEntry& op, const at::Tensor& tensor);
   graph::ValueId constant_value(const at::Tensor& real);
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
+  void require_recordable(const OpEntry& op, const Stack& stack, size_t base) const;
   void lift(Stack& stack, size_t base);
   void decompose(const OpEntry& op, Stack& stack);
   bool answer_from_known_values(const OpEntry& op, Stack& stack, size_t base);
