@@ -417,6 +417,17 @@ static bool is_slot(PyObject* descriptor) {
   return (owner->tp_flags & Py_TPFLAGS_HEAPTYPE) && member->type == T_OBJECT_EX && !(member->flags & READONLY);
 }
 
+// A field of the context of a torch.autograd.Function that keeps what it is given (save_for_backward, mark_dirty). The
+// one that takes truth values alone raises for others.
+static bool is_context_field(Simulator& sim, PyObject* descriptor, SymValue& value) {
+  if (Py_TYPE(descriptor) != &PyGetSetDescr_Type) return false;
+  auto* owner = reinterpret_cast<PyObject*>(reinterpret_cast<PyDescrObject*>(descriptor)->d_type);
+  if (owner != library().autograd_function_base) return false;
+  auto is = [&](const char* field) { return PyUnicode_CompareWithASCIIString(PyDescr_NAME(descriptor), field) == 0; };
+  return is("to_save") || is("dirty_tensors") || is("non_differentiable") || is("saved_for_forward") ||
+         (is("materialize_grads") && PyBool_Check(sim.realise(value)));
+}
+
 void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* obj = owner.get();
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
@@ -428,7 +439,9 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   }
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     return set_traceback(obj, std::move(value));
-  if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor)) {
+  const bool context_field = descriptor && is_context_field(*this, descriptor, value);
+  if (context_field && world_.is_fresh(obj)) return check_status(PyObject_SetAttr(obj, name, realise(value)));
+  if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor) && !context_field) {
     PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
     if (!set || !PyFunction_Check(set))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}'", PyUnicode_AsUTF8(name)));
