@@ -146,6 +146,8 @@ class Simulator {
   void store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void generic_store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void delete_attr(const SymValue& owner, PyObject* name);
+  // `dict`: the instance's, if it has one and the name lies there.
+  void write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value);
   // What the type's method-resolution order has, guarded; null if nothing.
   PyObject* lookup_type(PyTypeObject* type, PyObject* name);
   SymValue bind(PyObject* descriptor, const SymValue& owner);
