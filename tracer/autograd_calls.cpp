@@ -7,7 +7,7 @@
 
 namespace framejit {
 
-// Custom operators, and gradients that cannot be recorded
+// Custom operators
 
 void Simulator::note_custom_operator() {
   if (!first_custom_operator_) first_custom_operator_ = current_break_point();
@@ -19,15 +19,6 @@ void Simulator::require_unobserved_operators() {
       TraceStop{StopReason::kUnknownCall,
                 "a custom operator among effects of the program, or in code that handles exceptions", location_text()},
       *first_custom_operator_};
-}
-
-void Simulator::stop_before_gradient(const FailedGradient& failed, const std::string& why_not) {
-  const GradientMark* found = nullptr;
-  for (const GradientMark& mark : gradient_marks_)
-    if (mark.number <= failed.number) found = &mark;
-  if (!found || found->count == 0) return;
-  throw StopTrace{TraceStop{stop_reason_by_name(failed.stop_reason_name), why_not, {}}, BreakPoint{found->count},
-                  /*approximate=*/true};
 }
 
 namespace builtins {

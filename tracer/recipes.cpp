@@ -338,7 +338,6 @@ void RecipeBuilder::finish_graph() {
   std::string why_not;
   if (sim_.services().host.finish(outputs_, &why_not)) return;
   if (PyErr_Occurred()) PyErr_Clear();
-  if (auto failed = sim_.services().host.failed_gradient()) sim_.stop_before_gradient(*failed, why_not);
   throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}};
 }
 

@@ -25,7 +25,6 @@ struct PythonRaised {
 struct StopTrace {
   TraceStop stop;
   BreakPoint point;
-  bool approximate = false;  // the capture can end at the point, or somewhere before it
 };
 
 }  // namespace framejit

@@ -113,11 +113,8 @@ void Simulator::step(SimFrame& frame) {
   frame.pc = frame.next;
   frame.pc_count = ++count_;
   if (until_ && count_ == until_->point.count) {
-    const BreakPoint here = current_break_point();
-    if (until_->approximate && here.count != count_)
-      throw StopTrace{{until_->stop.reason, until_->stop.detail, {}}, here};
     // What runs for the first time may fill caches and take another way the second time.
-    if (here.count != count_)
+    if (current_break_point().count != count_)
       throw StopTrace{{StopReason::kCannotRebuild, "the code took another way when it was followed again", {}}, {}};
     finish_break();
     throw ReachedBreakPoint{};
@@ -339,13 +336,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   return std::move(capture_);
 }
 
-void Simulator::mark_location() {
-  services_.host.set_location(location_of(frames_.size() - 1));
-  if (initial_grad_mode_.get() != Py_True) return;
-  const uint64_t number = services_.host.next_gradient();
-  if (gradient_marks_.empty() || gradient_marks_.back().number != number) gradient_marks_.push_back({number, count_});
-  gradient_marks_.back().count = count_;
-}
+void Simulator::mark_location() { services_.host.set_location(location_of(frames_.size() - 1)); }
 
 graph::LocationId Simulator::location_of(size_t index) {
   while (index > 0 && frames_[index]->library) --index;
@@ -418,7 +409,7 @@ void Simulator::finish_break() {
   const TraceStop& stop = until_->stop;
   capture_->stop_reason = static_cast<uint16_t>(stop.reason);
   capture_->stop_detail = stop.detail;
-  capture_->stop_location = until_->approximate ? location_text() : stop.location;
+  capture_->stop_location = stop.location;
   capture_->may_reach_python = stop_reason_info(stop.reason).may_reach_python;
   RecipeBuilder(*this).finish_break();
 }
@@ -429,7 +420,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
   std::optional<StopTrace> until;
   // What a pass relied on to come to its stop: another value there might not stop, so the entry must not serve it.
   std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
-  for (int attempt = 0; attempt < 8; ++attempt) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
     Simulator pass(start, services, until);
     try {
       std::unique_ptr<graph::Capture> capture = pass.run();

@@ -229,8 +229,6 @@ class Simulator {
   // Such an operator runs once: a graph that has it cannot run again in the interpreter, which is how a failure comes
   // to be where the program sees it, with the effects before it.
   void require_unobserved_operators();
-  // Stops before the operator that has this number, if it is known. See TensorHost::failed_gradient.
-  void stop_before_gradient(const FailedGradient& failed, const std::string& why_not);
   uint64_t initial_global_state() const { return initial_global_state_; }
 
   // Global-state setters called in the trace, in order: callable and arguments.
@@ -321,11 +319,6 @@ class Simulator {
   Ref initial_grad_mode_;
   uint64_t initial_global_state_ = 0;
   std::optional<BreakPoint> first_custom_operator_;
-  struct GradientMark {
-    uint64_t number;  // of the next operator
-    uint64_t count;   // instructions so far
-  };
-  std::vector<GradientMark> gradient_marks_;  // in order; empty where gradients are not recorded
   std::vector<Ref> proxies_;
   std::unordered_set<PyObject*> keys_;      // objects of the program that were keys of a dictionary or in a set
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made

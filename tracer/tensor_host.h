@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +13,6 @@
 namespace framejit {
 
 class FrameGate;
-
-struct FailedGradient {
-  uint64_t number;
-  std::string stop_reason_name;
-};
 
 class TensorHost {
  public:
@@ -61,11 +55,6 @@ class TensorHost {
   // Ends the graph: these fakes are its outputs, in this order. Records the backward if any of them needs one.
   // False: with the reason a graph with these outputs cannot be run as eager would (then the frame runs eagerly).
   virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not) = 0;
-
-  // Operators of which gradients may be asked are numbered on each thread, in their order: the number of the next one.
-  virtual uint64_t next_gradient() { return 0; }
-  // After finish() answered false: the operator whose gradient cannot be recorded, where that is why.
-  virtual std::optional<FailedGradient> failed_gradient() { return std::nullopt; }
 };
 
 }  // namespace framejit

@@ -1,6 +1,5 @@
 #include "runtime/torch/torch_host.h"
 
-#include <ATen/SequenceNumber.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <mutex>
@@ -23,7 +22,6 @@ struct ThreadSessions {
   std::optional<Recorder::Active> active;
   std::shared_ptr<Recording> finished;
   std::shared_ptr<TrainingProgram> training;
-  std::optional<FailedGradient> failed_gradient;
   graph::Capture* capture = nullptr;
 };
 
@@ -59,7 +57,6 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   void begin(graph::Capture* capture) override {
     ThreadSessions& session = sessions();
-    session.failed_gradient.reset();
     session.finished.reset();
     session.training.reset();
     session.recording = std::make_shared<Recording>(&capture->graph);
@@ -117,14 +114,11 @@ class TorchRuntime final : public runtime::TensorRuntime {
       if (finished) finish_graph(session);
       return true;
     });
-    if (!ran) session.failed_gradient = take_error(why_not);
+    if (!ran) take_error(why_not);
     session.recording->recorder.set_graph(&session.capture->graph);
     if (ran && finished) session.finished = session.recording;
     return ran && finished;
   }
-
-  uint64_t next_gradient() override { return at::sequence_number::peek(); }
-  std::optional<FailedGradient> failed_gradient() override { return sessions().failed_gradient; }
 
   std::unique_ptr<runtime::Executable> compile(const graph::Capture& capture, PyObject* backend,
                                                std::string* why_not) override {
@@ -164,12 +158,11 @@ class TorchRuntime final : public runtime::TensorRuntime {
     graph.set_outputs(values);
   }
 
-  static std::optional<FailedGradient> take_error(std::string* why_not) {
+  static void take_error(std::string* why_not) {
     std::string reason, detail;
     if (take_trace_stop(&reason, &detail)) {
       *why_not = "the backward cannot be recorded: " + detail;
-      const std::optional<uint64_t> number = stopped_gradient();
-      return number ? std::optional<FailedGradient>({*number, reason}) : std::nullopt;
+      return;
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -178,7 +171,6 @@ class TorchRuntime final : public runtime::TensorRuntime {
     const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     PyErr_Clear();
     *why_not = std::string("the backward cannot be recorded: ") + (utf8 ? utf8 : "unknown error");
-    return std::nullopt;
   }
 };
 

@@ -1,12 +1,10 @@
 #include "runtime/torch/trace_stop.h"
 
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include "base/once.h"
 #include "base/py_ref.h"
@@ -17,17 +15,7 @@ PyObject* trace_stop_type() {
   return once_under_lock([] { return PyErr_NewException("framejit._TraceStop", PyExc_BaseException, nullptr); });
 }
 
-namespace {
-
-thread_local std::optional<uint64_t> stopped_in;
-
-}  // namespace
-
-std::optional<uint64_t> stopped_gradient() { return std::exchange(stopped_in, std::nullopt); }
-
 void stop_trace(const char* reason, const std::string& detail) {
-  stopped_in.reset();
-  if (auto node = torch::autograd::get_current_node()) stopped_in = node->sequence_nr();
   pybind11::gil_scoped_acquire gil;
   if (PyObject* type = trace_stop_type()) {
     Ref args = Ref::steal(Py_BuildValue("(ss)", reason, detail.c_str()));

@@ -2,8 +2,6 @@
 // is being simulated let it pass.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -16,9 +14,6 @@ PyObject* trace_stop_type();
 
 // Raises it. Takes the GIL if this thread does not hold it. `reason` is a name of tracer/stop_reasons.def.
 [[noreturn]] void stop_trace(const char* reason, const std::string& detail);
-
-// The autograd node that ran when stop_trace() was called last on this thread, by its sequence number; then forgets it.
-std::optional<uint64_t> stopped_gradient();
 
 // If that exception is set, or LibTorch's own of a tensor without memory: clears it and fills in both.
 bool take_trace_stop(std::string* reason, std::string* detail);

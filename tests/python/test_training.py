@@ -535,36 +535,6 @@ def test_autocast_training():
     check(f, torch.ones(2, 3), after=gradients_of(*model.parameters()))
 
 
-# Gradients that cannot be recorded
-
-
-@pytest.mark.parametrize("operator", [lambda x: x.max(), lambda x: x.prod(), lambda x: x.median()], ids=["max", "prod", "median"])
-def test_only_the_operator_breaks_whose_gradient_needs_data(operator):
-    def f(x):
-        y = x.sin() + 1
-        z = operator(y)
-        return z * y.cos()
-
-    reasons = framejit.explain(f, leaf()).stats["break_reasons"]
-    assert reasons in ({}, {"DataDependentValue": 1}, {"DataDependentShape": 1})
-    check_gradients(f, graphs=1 + len(reasons), breaks=len(reasons))
-    check(f, torch.ones(3))
-
-
-def test_gradient_that_needs_data_in_a_called_function():
-    def largest(x):
-        y = x.exp()
-        return y.prod() * y
-
-    def f(x):
-        total = x.sum()
-        for _ in range(2):
-            total = total + largest(x.sin()).sum()
-        return total * x
-
-    check_gradients(f, graphs=at_least(2), breaks=at_least(1))
-
-
 # Hooks and custom functions
 
 
