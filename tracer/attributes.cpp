@@ -48,6 +48,7 @@ bool is_forbidden_tensor_attribute(PyObject* name) {
                                        "__cuda_array_interface__",
                                        "__array_interface__",
                                        "retains_grad",
+                                       "__dict__",
                                        "name"};
   for (const char* forbidden : kNames)
     if (PyUnicode_CompareWithASCIIString(name, forbidden) == 0) return true;
@@ -417,6 +418,17 @@ static bool is_slot(PyObject* descriptor) {
   return (owner->tp_flags & Py_TPFLAGS_HEAPTYPE) && member->type == T_OBJECT_EX && !(member->flags & READONLY);
 }
 
+// A field of the context of a torch.autograd.Function that keeps what it is given (save_for_backward, mark_dirty). The
+// one that takes truth values alone raises for others.
+static bool is_context_field(Simulator& sim, PyObject* descriptor, SymValue& value) {
+  if (Py_TYPE(descriptor) != &PyGetSetDescr_Type) return false;
+  auto* owner = reinterpret_cast<PyObject*>(reinterpret_cast<PyDescrObject*>(descriptor)->d_type);
+  if (owner != library().autograd_function_base) return false;
+  auto is = [&](const char* field) { return PyUnicode_CompareWithASCIIString(PyDescr_NAME(descriptor), field) == 0; };
+  return is("to_save") || is("dirty_tensors") || is("non_differentiable") || is("saved_for_forward") ||
+         (is("materialize_grads") && PyBool_Check(sim.realise(value)));
+}
+
 void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* obj = owner.get();
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
@@ -428,7 +440,9 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   }
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     return set_traceback(obj, std::move(value));
-  if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor)) {
+  const bool context_field = descriptor && is_context_field(*this, descriptor, value);
+  if (context_field && world_.is_fresh(obj)) return check_status(PyObject_SetAttr(obj, name, realise(value)));
+  if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor) && !context_field) {
     PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
     if (!set || !PyFunction_Check(set))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}'", PyUnicode_AsUTF8(name)));
@@ -447,7 +461,10 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     raise(PyExc_AttributeError,
           fmt::format("'{}' object attribute '{}' is read-only", Py_TYPE(obj)->tp_name, PyUnicode_AsUTF8(name)));
   }
-  PyObject* dict = data ? nullptr : instance_dict(obj);
+  write_outside_attr(obj, data ? nullptr : instance_dict(obj), name, value);
+}
+
+void Simulator::write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value) {
   if (dict) require_item_survives(dict, name);
   if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
     check_status(PyDict_SetItem(shadow, name, value.get()));
@@ -463,14 +480,25 @@ static bool is_plain_module_write(Simulator& sim, PyObject* module, PyObject* na
   return !find_in_module(sim, module, name).has_value();
 }
 
+// A name that the type does not have lies in the tensor's dictionary: of one from outside it is written when the
+// capture ends, one made in the trace takes it along.
+static void store_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name, SymValue value) {
+  PyObject* fake = owner.get();
+  World& world = sim.world();
+  PyObject* hook = sim.lookup_type(Py_TYPE(fake), interned("__setattr__"));
+  if (sim.lookup_type(Py_TYPE(fake), name) || !hook || !is_c_method(hook))
+    sim.stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a tensor", PyUnicode_AsUTF8(name)));
+  sim.realise(value);
+  if (world.find(fake))
+    sim.write_outside_attr(fake, instance_dict(world.find(fake)->real.get()), name, value);
+  else
+    sim.check_status(PyObject_GenericSetAttr(fake, name, value.get()));
+}
+
 void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue value) {
   SymValue owner = owner_value;
   PyObject* obj = realise(owner);
-  if (is_tensor(obj)) {
-    if (_PyType_Lookup(Py_TYPE(obj), name) || world_.find(obj))
-      stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a tensor", PyUnicode_AsUTF8(name)));
-    stop(StopReason::kUnsupportedAttribute, "an attribute is set on a tensor made in the trace");
-  }
+  if (is_tensor(obj)) return store_tensor_attr(*this, owner, name, std::move(value));
   if (PyType_Check(obj)) stop(StopReason::kGlobalMutation, "an attribute of a class is set");
   if (PyModule_Check(obj) && Py_TYPE(obj)->tp_setattro == PyModule_Type.tp_setattro) {
     if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))

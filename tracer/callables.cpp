@@ -80,6 +80,11 @@ void fill_library() {
   lib.tensor_type = resolve_forever("torch.Tensor");
   lib.tensor_base = resolve_forever("torch._C.TensorBase");
   lib.parameter_type = resolve_forever("torch.nn.Parameter");
+  lib.autograd_function = resolve_forever("torch.autograd.Function");
+  lib.autograd_function_base = resolve_forever("torch._C._FunctionBase");
+  if (lib.autograd_function)
+    lib.autograd_function_setup = PyObject_GetAttrString(lib.autograd_function, "setup_context");
+  lib.set_grad_enabled = resolve_forever("torch._C._set_grad_enabled");
   lib.partial_type = resolve_forever("functools.partial");
   lib.enum_type = resolve_forever("enum.Enum");
   lib.enum_meta = resolve_forever("enum.EnumMeta");

@@ -103,9 +103,8 @@ PyObject* descriptor_of(PyTypeObject* type, const PyMethodDef* method) {
     PyObject* found = _PyType_Lookup(base, interned(method->ml_name));
     if (!found) break;
     if (!first) first = found;
-    if (PyObject_TypeCheck(found, &PyMethodDescr_Type) &&
-        reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method)
-      return found;
+    const bool of_c = PyObject_TypeCheck(found, &PyMethodDescr_Type) || Py_TYPE(found) == &PyClassMethodDescr_Type;
+    if (of_c && reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method) return found;
   }
   return first && PyFunction_Check(first) ? nullptr : first;
 }

@@ -6,17 +6,21 @@
 namespace framejit {
 
 struct Library {
-  PyObject* module_type = nullptr;       // torch.nn.Module
-  PyObject* module_getattr = nullptr;    // torch.nn.Module.__getattr__
-  PyObject* module_setattr = nullptr;    // torch.nn.Module.__setattr__
-  PyObject* module_call = nullptr;       // torch.nn.Module.__call__
-  PyObject* module_call_impl = nullptr;  // torch.nn.Module._call_impl
-  PyObject* module_file = nullptr;       // torch.nn.modules.module, where the global hooks live
-  PyObject* tensor_type = nullptr;       // torch.Tensor
-  PyObject* tensor_base = nullptr;       // torch._C.TensorBase
-  PyObject* parameter_type = nullptr;    // torch.nn.Parameter
-  PyObject* partial_type = nullptr;      // functools.partial
-  PyObject* enum_type = nullptr;         // enum.Enum
+  PyObject* module_type = nullptr;              // torch.nn.Module
+  PyObject* module_getattr = nullptr;           // torch.nn.Module.__getattr__
+  PyObject* module_setattr = nullptr;           // torch.nn.Module.__setattr__
+  PyObject* module_call = nullptr;              // torch.nn.Module.__call__
+  PyObject* module_call_impl = nullptr;         // torch.nn.Module._call_impl
+  PyObject* module_file = nullptr;              // torch.nn.modules.module, where the global hooks live
+  PyObject* tensor_type = nullptr;              // torch.Tensor
+  PyObject* tensor_base = nullptr;              // torch._C.TensorBase
+  PyObject* parameter_type = nullptr;           // torch.nn.Parameter
+  PyObject* autograd_function = nullptr;        // torch.autograd.Function
+  PyObject* autograd_function_base = nullptr;   // torch._C._FunctionBase, the type of what a context is
+  PyObject* autograd_function_setup = nullptr;  // torch.autograd.Function.setup_context, where nothing overrides it
+  PyObject* set_grad_enabled = nullptr;         // torch._C._set_grad_enabled
+  PyObject* partial_type = nullptr;             // functools.partial
+  PyObject* enum_type = nullptr;                // enum.Enum
   PyObject* enum_meta = nullptr;
   PyObject* lru_cache_type = nullptr;       // functools._lru_cache_wrapper
   PyObject* device_enter = nullptr;         // torch.device.__enter__

@@ -1,8 +1,41 @@
 #include "tracer/proxies.h"
 
+#include <algorithm>
+
 #include "base/once.h"
 
 namespace framejit {
+
+InstrIndex end_of_tidy_handler(const bytecode::Decoded& code, InstrIndex handler) {
+  using bytecode::SimOp;
+  for (InstrIndex i = handler; i.index() < code.size(); i = InstrIndex(i.value + 1)) switch (code.at(i).op) {
+      case SimOp::kCopy:
+      case SimOp::kSwap:
+      case SimOp::kPopExcept:
+      case SimOp::kPopTop:
+      case SimOp::kLoadConst:
+      case SimOp::kStoreFast:
+      case SimOp::kDeleteFast:
+        continue;
+      case SimOp::kIntrinsicUnary:
+        if (static_cast<bytecode::UnaryIntrinsic>(code.at(i).arg) != bytecode::UnaryIntrinsic::kStopIterationError)
+          return {};
+        continue;
+      case SimOp::kReraise:
+      case SimOp::kEndFinally:
+        return i;
+      default:
+        return {};
+    }
+  return {};
+}
+
+bool handles_exceptions(const bytecode::Decoded& code) {
+  if (code.regions.empty()) return code.has_handlers();
+  return std::any_of(code.regions.begin(), code.regions.end(), [&](const bytecode::ExceptionRegion& region) {
+    return !end_of_tidy_handler(code, region.handler).valid();
+  });
+}
 
 // Runs `body` on behalf of C code: a stop is parked in the simulator and becomes a Python error until Simulator::raise
 // finds it; a simulated exception is a Python error already.
@@ -112,31 +145,6 @@ SymValue close_generator(Simulator& sim, SimFrame& frame) {
   return bytecode::traits(frame.code->version).close_returns ? frame.return_value : none;
 }
 
-// Where a handler that only tidies up raises again: the end of `except E as name`, and the region round a whole body
-// that turns StopIteration into RuntimeError (PEP 479). Invalid for others.
-InstrIndex end_of_tidy_handler(const bytecode::Decoded& code, InstrIndex handler) {
-  using bytecode::SimOp;
-  for (InstrIndex i = handler; i.index() < code.size(); i = InstrIndex(i.value + 1)) switch (code.at(i).op) {
-      case SimOp::kCopy:
-      case SimOp::kSwap:
-      case SimOp::kPopExcept:
-      case SimOp::kLoadConst:
-      case SimOp::kStoreFast:
-      case SimOp::kDeleteFast:
-        continue;
-      case SimOp::kIntrinsicUnary:
-        if (static_cast<bytecode::UnaryIntrinsic>(code.at(i).arg) != bytecode::UnaryIntrinsic::kStopIterationError)
-          return {};
-        continue;
-      case SimOp::kReraise:
-      case SimOp::kEndFinally:
-        return i;
-      default:
-        return {};
-    }
-  return {};
-}
-
 // Whether code of the program may run if the generator is closed where it stands: its yield lies in a `try` or `with`.
 bool runs_code_when_closed(const SimFrame& frame) {
   if (!frame.started || frame.finished || frame.running) return false;
@@ -178,6 +186,16 @@ PyObject* callable_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   });
 }
 
+// Of whatever arguments: C code that binds defaults (torch.autograd.Function) leaves them as they are.
+PyObject* callable_signature(PyObject*, void*) {
+  Ref inspect = Ref::steal(PyImport_ImportModule("inspect"));
+  if (!inspect) return nullptr;
+  Ref parameter = Ref::steal(PyObject_GetAttrString(inspect.get(), "Parameter"));
+  Ref kind = Ref::steal(parameter ? PyObject_GetAttrString(parameter.get(), "VAR_POSITIONAL") : nullptr);
+  Ref rest = Ref::steal(kind ? PyObject_CallFunction(parameter.get(), "sO", "args", kind.get()) : nullptr);
+  return rest ? PyObject_CallMethod(inspect.get(), "Signature", "[O]", rest.get()) : nullptr;
+}
+
 void callable_dealloc(PyObject* self) {
   Py_XDECREF(reinterpret_cast<SimCallableObject*>(self)->target);
   Py_TYPE(self)->tp_free(self);
@@ -188,6 +206,11 @@ PyMethodDef generator_methods[] = {
     {"throw", generator_throw, METH_VARARGS, nullptr},
     {"close", generator_close, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef callable_attributes[] = {
+    {"__signature__", callable_signature, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyTypeObject proxy_type(const char* name, size_t size, destructor dealloc) {
@@ -219,6 +242,7 @@ PyTypeObject* callable_type() {
   static PyTypeObject type = [] {
     PyTypeObject t = proxy_type("framejit.SimulatedCallable", sizeof(SimCallableObject), callable_dealloc);
     t.tp_call = callable_call;
+    t.tp_getset = callable_attributes;
     return t;
   }();
   return once_under_lock([] { return ready(type); });

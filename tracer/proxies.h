@@ -8,6 +8,12 @@
 
 namespace framejit {
 
+// Where a handler that only tidies up raises again: the end of `except E as name`, and the region round a whole body
+// that turns StopIteration into RuntimeError (PEP 479). Invalid for others.
+InstrIndex end_of_tidy_handler(const bytecode::Decoded& code, InstrIndex handler);
+// Whether some handler may run code that the program wrote there: not only such as tidy up after a comprehension.
+bool handles_exceptions(const bytecode::Decoded& code);
+
 // An iterator over the yields of a simulated generator frame. It dies with the simulator.
 Ref make_sim_generator(Simulator& sim, std::unique_ptr<SimFrame> frame);
 bool is_sim_generator(PyObject* obj);

@@ -85,7 +85,7 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   if (const Outside* outside = world_.find(obj))
     id = source(outside->source);
   else if (sim_.is_tensor(obj))
-    id = describe_tensor(obj);
+    return describe_tensor(obj);
   else if (PyFunction_Check(obj) && sim_.made_functions().count(obj))
     return describe_function(obj);
   else if (is_plain_data(obj) || is_identity_constant(obj))
@@ -108,7 +108,11 @@ RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
   Recipe recipe{RecipeKind::kOutput};
   recipe.index = static_cast<uint32_t>(outputs_.size());
   outputs_.push_back(fake);
-  return capture_.recipes.add(recipe);
+  RecipeId id = capture_.recipes.add(recipe);
+  memo_[fake] = id;
+  PyObject** attributes = _PyObject_GetDictPtr(fake);
+  if (attributes && *attributes) add_attributes(id, fake, *attributes);
+  return id;
 }
 
 RecipeId RecipeBuilder::describe_function(PyObject* function) {
@@ -330,6 +334,7 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
 
 void RecipeBuilder::finish_graph() {
   world_.guard_existence();
+  sim_.require_unobserved_operators();
   std::string why_not;
   graph::NodeId refused;
   if (sim_.services().host.finish(outputs_, &why_not, &refused)) return;

@@ -201,7 +201,7 @@ void Simulator::chain_context(PyObject* exception) {
 SymValue Simulator::run_frame(SimFrame& frame) {
   if (frames_.size() >= kMaxDepth) stop(StopReason::kDeepRecursion, fmt::format("{} frames", frames_.size()));
   if (!frame.cached_location.valid()) frame.library = is_library_file(frame.code->filename.get());
-  capture_->has_handlers = capture_->has_handlers || frame.code->has_handlers();
+  capture_->has_handlers = capture_->has_handlers || handles_exceptions(*frame.code);
   FrameScope scope(frames_, &frame);
   while (true) {
     try {
@@ -270,7 +270,8 @@ bool Simulator::unwind(SimFrame& frame, const PythonRaised& raised) {
 }
 
 void Simulator::prepare_root() {
-  world_.guard(graph::GuardKind::kGlobalState, {}, nullptr, services_.host.global_state());
+  initial_global_state_ = services_.host.global_state();
+  world_.guard(graph::GuardKind::kGlobalState, {}, nullptr, initial_global_state_);
   device_contexts_.begin(services_.host.device_contexts());
   if (PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch")) {
     initial_grad_mode_ = Ref::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr));
@@ -298,6 +299,7 @@ void Simulator::note_left_slots(const SimFrame& root) {
 }
 
 std::unique_ptr<graph::Capture> Simulator::run() {
+  services_.host.set_gate(&services_.gate);
   services_.host.begin(capture_.get(), refused_);
   session_.host = &services_.host;
   prepare_root();

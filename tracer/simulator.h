@@ -168,6 +168,8 @@ class Simulator {
   void store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void generic_store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void delete_attr(const SymValue& owner, PyObject* name);
+  // `dict`: the instance's, if it has one and the name lies there.
+  void write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value);
   // What the type's method-resolution order has, guarded; null if nothing.
   PyObject* lookup_type(PyTypeObject* type, PyObject* name);
   SymValue bind(PyObject* descriptor, const SymValue& owner);
@@ -242,6 +244,14 @@ class Simulator {
   void rely_on_registrations();
   // Of a C function without arguments, which each call asks again.
   Ref rely_on_answer(PyObject* question);
+
+  // --- what decides at the end of the pass where it should have ended (autograd_calls.cpp)
+  // An operator that runs code of the program when the graph runs is called next.
+  void note_custom_operator();
+  // Such an operator runs once: a graph that has it cannot run again in the interpreter, which is how a failure comes
+  // to be where the program sees it, with the effects before it.
+  void require_unobserved_operators();
+  uint64_t initial_global_state() const { return initial_global_state_; }
 
   // Global-state setters called in the trace, in order: callable and arguments.
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
@@ -333,6 +343,8 @@ class Simulator {
   std::unordered_map<PyObject*, BreakPoint> raise_origins_;
   std::unordered_map<PyObject*, Snapshot> snapshots_;
   Ref initial_grad_mode_;
+  uint64_t initial_global_state_ = 0;
+  std::optional<BreakPoint> first_custom_operator_;
   std::vector<Ref> proxies_;
   std::unordered_set<PyObject*> keys_;      // objects of the program that were keys of a dictionary or in a set
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made

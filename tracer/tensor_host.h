@@ -12,6 +12,8 @@
 
 namespace framejit {
 
+class FrameGate;
+
 class TensorHost {
  public:
   virtual ~TensorHost() = default;
@@ -22,6 +24,11 @@ class TensorHost {
   virtual bool is_fake(PyObject* obj) = 0;
   // Null if a graph may take this real tensor as an input, else the reason in words.
   virtual const char* why_not_capturable(PyObject* tensor) = 0;
+
+  // Code of the program that the library runs to infer a result (a Meta kernel in Python) is let through this gate.
+  virtual void set_gate(FrameGate*) {}
+  // Whether the library's dispatcher has an operator of that name, "ns::op" or "ns::op.overload".
+  virtual bool has_operator(const std::string&) { return false; }
 
   // Starts recording into `capture` on this thread; remembers the thread's global state (grad mode, autocast, ...).
   // `refused`: the trace stops where this node would be recorded. Invalid: nowhere.

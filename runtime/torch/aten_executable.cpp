@@ -1,6 +1,7 @@
 #include "runtime/torch/aten_executable.h"
 
 #include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
 #include <optional>
@@ -109,7 +110,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
-    plain_outputs_ &= !output.data;
+    plain_outputs_ &= !output.data && !output.custom_view;
     output_registers_.push_back(plan_.register_of(output.value));
   }
 }
@@ -133,6 +134,10 @@ void add_traceback(const graph::Graph& graph, graph::LocationId at) {
 void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const {
   std::vector<at::Tensor> tensors;
   if (!plain_outputs_) views_.run(plan_, registers.data(), tensors);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (outputs_[i].custom_view && tensors[i].is_view())
+      torch::autograd::impl::get_view_autograd_meta(tensors[i])
+          ->set_creation_meta(torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION);
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].input >= 0) {
       outputs[i] = inputs[outputs_[i].input];

@@ -5,11 +5,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <optional>
 #include <utility>
 
 #include "runtime/torch/convert.h"
 #include "runtime/torch/torch_host.h"
 #include "runtime/torch/trace_stop.h"
+#include "tracer/frame_gate.h"
 
 namespace framejit::torchlib {
 
@@ -18,6 +20,18 @@ using graph::ValueId;
 namespace {
 
 thread_local const c10::DeviceType* asked_device = nullptr;
+
+FrameGate* meta_call_gate = nullptr;  // set and read under the GIL
+
+// Scope in which code of the program may run.
+class LetThrough {
+ public:
+  LetThrough() : open_(*meta_call_gate) {}
+
+ private:
+  pybind11::gil_scoped_acquire gil_;
+  OpenGate open_;
+};
 
 class AskedDevice {
  public:
@@ -32,6 +46,8 @@ class AskedDevice {
 };
 
 }  // namespace
+
+void set_meta_call_gate(FrameGate* gate) { meta_call_gate = gate; }
 
 const char* device_of_meta_call() {
   if (!asked_device) return nullptr;
@@ -98,6 +114,8 @@ void MetaCall::run() {
   at::AutoDispatchBelowADInplaceOrView below;
   AskedDevice asked(result_device().type());
   try {
+    std::optional<LetThrough> let_through;
+    if (op_.custom && meta_call_gate) let_through.emplace();
     op_.handle.callBoxed(stack_);
   } catch (const c10::NotImplementedError& error) {
     stop_trace("OperatorFailed", op_.info->name + " has no Meta kernel");

@@ -4,7 +4,14 @@
 
 #include "runtime/torch/recorder.h"
 
+namespace framejit {
+class FrameGate;
+}
+
 namespace framejit::torchlib {
+
+// Where Python code is kept out of a capture, Meta kernels in Python are let through. Null: it is not.
+void set_meta_call_gate(FrameGate* gate);
 
 class MetaCall {
  public:

@@ -54,8 +54,10 @@ std::string schema_text(const c10::FunctionSchema& schema) {
   return text.str();
 }
 
+bool is_custom(const c10::OperatorName& name) { return name.name.rfind("aten::", 0) != 0; }
+
 uint32_t flags_of(const c10::OperatorHandle& handle) {
-  uint32_t flags = 0;
+  uint32_t flags = is_custom(handle.operator_name()) ? uint32_t{graph::kOpSideEffect} : 0;
   for (at::Tag tag : handle.getTags()) {
     if (tag == at::Tag::nondeterministic_seeded) flags |= graph::kOpRandom;
     if (tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape) flags |= graph::kOpDataDependent;
@@ -132,6 +134,16 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
               !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
   needs_data = (flags_of(op) & graph::kOpDataDependent) != 0;
   special = is_special(info->name);
+  custom = is_custom(op.operator_name());
+}
+
+const char* why_not_custom(const OpEntry& op) {
+  if (!op.handle.hasSchema() || op.info->schema != schema_text(op.handle.schema())) return "is registered anew";
+  if (op.composite) return nullptr;  // of LibTorch's operators, or of others that are asked in their turn
+  if (!op.handle.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return "has no Meta kernel";
+  if (op.plain_results) return "returns what is no tensor";
+  if (op.is_view) return "returns a view";
+  return nullptr;
 }
 
 namespace {
@@ -161,6 +173,9 @@ const OpEntry& op_entry(const c10::OperatorHandle& handle) {
   const OpEntry*& entry = shared.by_handle[key];
   if (!entry) {
     entry = &shared.entries.emplace_back(handle);
+    // The dispatcher's entry outlives the library that defined the operator: graphs have it by its address.
+    if (entry->custom)
+      new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerName(handle.operator_name()));
     shared.by_id.emplace(entry->id.value, entry);
   }
   cache.emplace(key, entry);

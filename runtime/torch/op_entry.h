@@ -55,7 +55,11 @@ struct OpEntry {
   bool answers = false;        // no result is a tensor
   bool is_view = false;        // some result is a view of an argument
   bool special = false;        // Recorder::record_special looks at it
+  bool custom = false;         // none of LibTorch's own: its kernels may be Python, and have effects
 };
+
+// Null if a graph may have the operator, else why not.
+const char* why_not_custom(const OpEntry& op);
 
 // Stays valid for the life of the process. Thread-safe.
 const OpEntry& op_entry(const c10::OperatorHandle& handle);

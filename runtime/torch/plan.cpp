@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "base/check.h"
 #include "graph/control_flow.h"
@@ -19,8 +20,22 @@ namespace framejit::torchlib {
 using graph::Operand;
 using graph::ValueId;
 
+namespace {
+
+thread_local const BelowAutograd* innermost_below = nullptr;
+
+}  // namespace
+
 BelowAutograd::BelowAutograd()
-    : guard_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset) {}
+    : before_(c10::impl::tls_local_dispatch_key_set()),
+      outer_(std::exchange(innermost_below, this)),
+      guard_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset) {}
+
+BelowAutograd::~BelowAutograd() { innermost_below = outer_; }
+
+const c10::impl::LocalDispatchKeySet* BelowAutograd::outside() {
+  return innermost_below ? &innermost_below->before_ : nullptr;
+}
 
 namespace {
 
@@ -123,7 +138,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   Step step;
   step.op = op_entry_by_id(node.op);
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
-  const bool bumps_versions = kind_ == PlanKind::kBelowAutograd && step.op->write_count != WriteCount::kNobody;
+  const bool bumps_versions =
+      kind_ == PlanKind::kBelowAutograd && (step.op->custom || step.op->write_count != WriteCount::kNobody);
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
     auto arg = static_cast<uint16_t>(i);
@@ -218,6 +234,16 @@ void bump_version(const at::Tensor& tensor) {
 
 }  // namespace
 
+// As the program calls it: with the dispatch state that its kernels find in eager.
+void Plan::call_custom(const Step& step, torch::jit::Stack& stack) {
+  TORCH_CHECK(step.op->handle.hasSchema() && step.op->handle.schema().arguments().size() == step.arguments.size(),
+              "framejit: ", step.op->info->name, " is no longer registered as it was when a graph was captured");
+  const c10::impl::LocalDispatchKeySet* outside = BelowAutograd::outside();
+  if (!outside) return step.op->handle.callBoxed(stack);
+  c10::impl::ForceDispatchKeyGuard as_outside(*outside);
+  step.op->handle.callBoxed(stack);
+}
+
 // With the counting of writes on inside the kernel. What it counts for an argument counts for what that is a view of.
 void Plan::call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack) {
   std::vector<uint32_t> before;
@@ -227,7 +253,9 @@ void Plan::call_counted(const Step& step, at::Tensor* registers, torch::jit::Sta
     return has_version(arg) ? static_cast<uint32_t>(arg._version()) : 0;
   };
   for (size_t i = 0; i < step.written.size(); ++i) before.push_back(version_of_arg(i));
-  {
+  if (step.op->custom) {
+    call_custom(step, stack);
+  } else {
     c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     keys.excluded_ = keys.excluded_.remove(c10::DispatchKey::ADInplaceOrView);
     c10::impl::ForceDispatchKeyGuard counting(keys);
@@ -295,9 +323,11 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
       stack[base + list.arg] = std::move(items);
     }
   }
-  const bool kernel_counts = !step.written.empty() && step.op->write_count == WriteCount::kKernel;
+  const bool kernel_counts = !step.written.empty() && (step.op->custom || step.op->write_count == WriteCount::kKernel);
   if (kernel_counts) {
     call_counted(step, registers, stack);
+  } else if (step.op->custom) {
+    call_custom(step, stack);
   } else {
     step.op->handle.callBoxed(stack);
   }

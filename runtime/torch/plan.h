@@ -92,6 +92,7 @@ class Plan {
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, const graph::Graph* expected) const;
   static void require_as_expected(const Step& step, const at::Tensor* registers, const graph::Graph& graph);
+  static void call_custom(const Step& step, torch::jit::Stack& stack);
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
 
   PlanKind kind_ = PlanKind::kBelowAutograd;
@@ -104,8 +105,15 @@ class Plan {
 class BelowAutograd {
  public:
   BelowAutograd();
+  ~BelowAutograd();
+  BelowAutograd(const BelowAutograd&) = delete;
+  BelowAutograd& operator=(const BelowAutograd&) = delete;
+  // The thread's dispatch state outside of the innermost such scope; null outside of all.
+  static const c10::impl::LocalDispatchKeySet* outside();
 
  private:
+  c10::impl::LocalDispatchKeySet before_;
+  const BelowAutograd* outer_;
   c10::impl::ExcludeDispatchKeyGuard guard_;
 };
 

@@ -369,9 +369,51 @@ void Recorder::require_placement(const OpEntry& op) {
     stop_trace("OperatorFailed", op.info->name + " asks the device " + graph::placement_text(operands_, metas));
 }
 
+namespace {
+
+bool requires_grad(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().defined() && value.toTensor().requires_grad();
+  if (!value.isList()) return false;
+  c10::ArrayRef<c10::IValue> items = value.toListRef();
+  return std::any_of(items.begin(), items.end(), [](const c10::IValue& item) { return requires_grad(item); });
+}
+
+// The kernel counts them when it runs; that they are counted at all tells autograd of what it has saved.
+void count_writes(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
+  for (uint16_t arg : op.written_args) {
+    const c10::IValue& value = stack[base + arg];
+    if (value.isTensor() && value.toTensor().defined()) value.toTensor().unsafeGetTensorImpl()->bump_version();
+    if (!value.isTensorList()) continue;
+    for (const at::Tensor& tensor : value.toTensorVector()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+bool has_autograd_kernel(const c10::OperatorHandle& op) {
+  for (c10::DispatchKey key :
+       {c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA})
+    if (op.hasKernelForDispatchKey(key)) return true;
+  return false;
+}
+
+}  // namespace
+
+// Without a formula for its gradient the kernel runs with autograd on, and what it calls may be differentiated.
+void Recorder::require_recordable(const OpEntry& op, const Stack& stack, size_t base) const {
+  if (const char* why = why_not_custom(op)) stop_trace("OperatorFailed", op.info->name + " " + why);
+  const bool differentiated =
+      c10::GradMode::is_enabled() &&
+      std::any_of(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end(), requires_grad);
+  if (differentiated && !op.composite && !has_autograd_kernel(op.handle))
+    stop_trace("OperatorFailed", op.info->name + " has no formula for its gradient");
+}
+
 void Recorder::record(const OpEntry& op, Stack& stack) {
   size_t base = stack.size() - op.args.size();
   if (op.special && record_special(op, stack, base)) return;
+  if (op.custom) {
+    require_recordable(op, stack, base);
+    if (op.write_count == WriteCount::kKernel) count_writes(op, stack, base);
+  }
   if (op.composite && !op.native) return decompose(op, stack);
   if (op.needs_data && op.plain_results && answer_from_known_values(op, stack, base)) return;
   if (op.needs_data) {

@@ -92,6 +92,7 @@ class Recorder {
   graph::ValueId constant_value(const at::Tensor& real);
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
   bool is_pinned(const at::Tensor& tensor) const;
+  void require_recordable(const OpEntry& op, const Stack& stack, size_t base) const;
   void lift(Stack& stack, size_t base);
   void decompose(const OpEntry& op, Stack& stack);
   bool answer_from_known_values(const OpEntry& op, Stack& stack, size_t base);

@@ -80,10 +80,10 @@ bool has_inner_leaf(const Recording& recording) {
   return false;
 }
 
-struct OutputRoot {
-  ValueId value;
-  bool is_input = false;
-};
+bool is_custom_view(const at::Tensor& output) {
+  return output.is_view() && torch::autograd::impl::get_view_autograd_meta(output)->get_creation_meta() ==
+                                 torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION;
+}
 
 }  // namespace
 
@@ -110,6 +110,7 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     if (fake->is_inference() != recording.state.inference_mode())
       return refuse("an output was made under another inference mode than the capture began with");
     spec.data = fake->is_copy();
+    spec.custom_view = is_custom_view(output);
     bool views = false, resized_root = false;
     ValueId root = root_of(graph, spec.value, &views, &resized_root);
     if (views && resized_root) return refuse("an output is a view of a tensor that is reshaped in place");

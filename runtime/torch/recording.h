@@ -24,8 +24,9 @@ struct InputFake {
 
 struct OutputSpec {
   graph::ValueId value;
-  int input = -1;     // it is this input, the object itself
-  bool data = false;  // a new tensor over the same data: `x.data`
+  int input = -1;            // it is this input, the object itself
+  bool data = false;         // a new tensor over the same data: `x.data`
+  bool custom_view = false;  // a view that a torch.autograd.Function returned: autograd words its errors so
 };
 
 // The graph that computes gradients. Its inputs are the saved values of the forward graph, then the tangents.

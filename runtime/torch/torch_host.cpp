@@ -9,6 +9,7 @@
 #include "runtime/torch/device_context.h"
 #include "runtime/torch/fx_executable.h"
 #include "runtime/torch/input_fake.h"
+#include "runtime/torch/meta_call.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
@@ -47,6 +48,15 @@ class TorchRuntime final : public runtime::TensorRuntime {
   const char* why_not_capturable(PyObject* tensor) override {
     if (const char* why = why_not_under_global_state()) return why;
     return why_not_input(tensor);
+  }
+
+  void set_gate(FrameGate* gate) override { set_meta_call_gate(gate); }
+
+  bool has_operator(const std::string& name) override {
+    const size_t dot = name.find('.');
+    return c10::Dispatcher::singleton()
+        .findSchema({name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)})
+        .has_value();
   }
 
   void begin(graph::Capture* capture, graph::NodeId refused) override {

@@ -99,6 +99,7 @@ std::string TrainingProgram::why_not_recompute() const {
     const graph::Node& node = graph.node(graph::NodeId(n));
     const graph::OpInfo& info = graph::op_info(node.op);
     if (info.has(graph::kOpRandom)) return info.name + " draws random numbers";
+    if (info.has(graph::kOpSideEffect)) return info.name + " may have effects";
     graph::written_values(graph, node, written);
     for (ValueId id : written)
       if (aliases.is_input(id)) return info.name + " changes a tensor from outside";

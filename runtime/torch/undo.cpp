@@ -72,7 +72,7 @@ namespace {
 // What the program can see of a node's run, other than its results.
 class Trace {
  public:
-  Trace(const graph::Graph& graph, bool observed) : graph_(graph), aliases_(graph), observed_(observed) {}
+  explicit Trace(const graph::Graph& graph) : graph_(graph), aliases_(graph) {}
 
   std::vector<ValueId> writes(const Node& node) const {
     std::vector<ValueId> written;
@@ -93,12 +93,10 @@ class Trace {
     return devices;
   }
 
-  // Whether it does what cannot be taken back. A custom operator keeps to its schema, but one that fails in sight of
-  // the caller alone runs once.
+  // Whether it does what cannot be taken back, as the kernel of a custom operator may.
   bool is_final(const Node& node) const {
     const graph::OpInfo& info = graph::op_info(node.op);
-    const bool custom = !info.name.starts_with("aten::") && !info.name.starts_with("framejit");
-    if (info.has(graph::kOpSideEffect) || (custom && !observed_)) return true;
+    if (info.has(graph::kOpSideEffect)) return true;
     if (info.has(graph::kOpRandom) && has_own_generator(node)) return true;
     return info.has(graph::kOpMetaInPlace) && !writes(node).empty();
   }
@@ -113,7 +111,6 @@ class Trace {
 
   const graph::Graph& graph_;
   graph::AliasClasses aliases_;
-  bool observed_;
 };
 
 // The registers of the indices, if the operator writes only what they select of its first argument.
@@ -134,7 +131,7 @@ std::vector<int64_t> indices_of(const Plan& plan, const Node& node) {
 }  // namespace
 
 UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, bool observed) {
-  const Trace trace(graph, observed);
+  const Trace trace(graph);
   const size_t count = plan.step_count();
   size_t saved_end = 0;  // nothing behind the last operator that may raise needs saving
   for (size_t s = 0; observed && s < count; ++s)

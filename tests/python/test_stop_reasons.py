@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 import framejit
 from framejit import _C
@@ -110,6 +111,7 @@ PROVOKE = {
     "UnsupportedAttribute": lambda x: x if (x * 2).grad_fn is None else x + 1,
     "UnsupportedValue": (lambda x, view: x + view[0], lambda: memoryview(b"ab")),
     "UnsupportedTensor": (lambda x, sparse: sparse.to_dense() + x, lambda: torch.ones(3).to_sparse()),
+    "Recomputation": lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False),
     "UnknownTensor": lambda x: torch.frombuffer(BUFFER, dtype=torch.float32) + x,
     "ContainerTooLarge": (over, lambda: [0] * 5000),
     "TensorData": lambda x: x if x.data_ptr() else x + 1,
