@@ -417,6 +417,17 @@ static bool is_slot(PyObject* descriptor) {
   return (owner->tp_flags & Py_TPFLAGS_HEAPTYPE) && member->type == T_OBJECT_EX && !(member->flags & READONLY);
 }
 
+// What functools.wraps gives a function of the trace; recipes make it again.
+static bool names_made_function(Simulator& sim, PyObject* obj, PyObject* name, SymValue& value) {
+  if (!PyFunction_Check(obj) || !sim.made_functions().count(obj)) return false;
+  auto is = [&](const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; };
+  if (is("__type_params__")) return PyTuple_CheckExact(sim.realise(value)) && PyTuple_GET_SIZE(value.get()) == 0;
+  if (!is("__module__") && !is("__name__") && !is("__qualname__") && !is("__doc__") && !is("__annotations__"))
+    return false;
+  sim.realise(value);
+  return true;
+}
+
 void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* obj = owner.get();
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
@@ -428,6 +439,10 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   }
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     return set_traceback(obj, std::move(value));
+  if (names_made_function(*this, obj, name, value)) {
+    check_status(PyObject_GenericSetAttr(obj, name, value.get()));
+    return;
+  }
   if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor)) {
     PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
     if (!set || !PyFunction_Check(set))

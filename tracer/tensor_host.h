@@ -23,6 +23,12 @@ class TensorHost {
   // Null if a graph may take this real tensor as an input, else the reason in words.
   virtual const char* why_not_capturable(PyObject* tensor) = 0;
 
+  // A tensor of a level of torch.func over a fake of the running session. It counts as a fake, but stands for no value of
+  // the graph, and cannot outlive the trace.
+  virtual bool is_level_tensor(PyObject*) { return false; }
+  // Null if a capture may begin under the thread's state as it is now, else the reason in words.
+  virtual const char* why_not_now() { return nullptr; }
+
   // Starts recording into `capture` on this thread; remembers the thread's global state (grad mode, autocast, ...).
   virtual void begin(graph::Capture* capture) = 0;
   // Leaves recording and puts the global state back as it was at begin(). Called exactly once after begin().

@@ -8,9 +8,9 @@
 
 namespace framejit::torchlib {
 
-// Null if operators can be recorded under the state as it is now, else the reason in words: active modes, functorch
-// transforms, forward-mode differentiation.
-const char* why_not_under_global_state();
+// Null if operators can be recorded under the state as it is now, else the reason in words: active modes, levels of
+// torch.func that the recording did not enter itself.
+const char* why_not_under_global_state(bool levels_are_ours = false);
 
 // All of it, to be put back when a recording ends.
 class SavedGlobalState {
@@ -29,6 +29,7 @@ class SavedGlobalState {
   bool autocast_cache_;
   int autocast_nesting_;
   caffe2::TypeMeta default_dtype_;
+  bool forward_level_;
 };
 
 }  // namespace framejit::torchlib
