@@ -72,7 +72,7 @@ SymValue call_disable_saved_hooks(Simulator& sim, PyObject* callable, CallArgs a
     return PyUnicode_Check(obj) ? std::string(PyUnicode_AsUTF8(obj)) : std::string();
   };
   Ref asker = imported(sim, "torch._C._autograd", "_saved_tensors_hooks_get_disabled_error_message");
-  const Ref before = sim.check(PyObject_CallNoArgs(asker.get()));
+  const Ref before = sim.check(PyObject_CallObject(asker.get(), nullptr));
   std::vector<std::string>& messages = sim.transforms().hook_messages();
   if (args.positional.size() == 1 && !messages.empty() && messages.back() == text_of(args.positional[0].get())) {
     messages.pop_back();
@@ -114,7 +114,8 @@ SymValue call_engine(Simulator& sim, PyObject* callable, CallArgs args) {
       sim.check(PyObject_GetAttrString(imported(sim, "torch.autograd", "Variable").get(), "_execution_engine"));
   Ref run = sim.check(PyObject_GetAttrString(engine.get(), "run_backward"));
   Ref set_threads = imported(sim, "torch._C", "_set_multithreading_enabled");
-  Ref had_threads = sim.check(PyObject_CallNoArgs(imported(sim, "torch._C", "_is_multithreading_enabled").get()));
+  Ref had_threads =
+      sim.check(PyObject_CallObject(imported(sim, "torch._C", "_is_multithreading_enabled").get(), nullptr));
   sim.check(PyObject_CallFunctionObjArgs(set_threads.get(), Py_False, nullptr));
   struct Threads {
     Ref set, before;
