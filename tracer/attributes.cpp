@@ -429,6 +429,17 @@ static bool is_context_field(Simulator& sim, PyObject* descriptor, SymValue& val
          (is("materialize_grads") && PyBool_Check(sim.realise(value)));
 }
 
+// What functools.wraps gives a function of the trace; recipes make it again.
+static bool names_made_function(Simulator& sim, PyObject* obj, PyObject* name, SymValue& value) {
+  if (!PyFunction_Check(obj) || !sim.made_functions().count(obj)) return false;
+  auto is = [&](const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; };
+  if (is("__type_params__")) return PyTuple_CheckExact(sim.realise(value)) && PyTuple_GET_SIZE(value.get()) == 0;
+  if (!is("__module__") && !is("__name__") && !is("__qualname__") && !is("__doc__") && !is("__annotations__"))
+    return false;
+  sim.realise(value);
+  return true;
+}
+
 void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* obj = owner.get();
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
@@ -440,6 +451,10 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   }
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     return set_traceback(obj, std::move(value));
+  if (names_made_function(*this, obj, name, value)) {
+    check_status(PyObject_GenericSetAttr(obj, name, value.get()));
+    return;
+  }
   const bool context_field = descriptor && is_context_field(*this, descriptor, value);
   if (context_field && world_.is_fresh(obj)) return check_status(PyObject_SetAttr(obj, name, realise(value)));
   if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor) && !context_field) {

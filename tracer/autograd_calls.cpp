@@ -166,8 +166,10 @@ SymValue call_checkpoint(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call(args.positional[0], std::move(passed));
 }
 
-// Of what requires gradients already, or does not, it asks nothing new.
-SymValue call_requires_grad(Simulator& sim, PyObject*, CallArgs args) {
+// Of what requires gradients already, or does not, it asks nothing new. Tensors of a level of torch.func end with it.
+SymValue call_requires_grad(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (!args.positional.empty() && sim.services().host.is_level_tensor(sim.realise(args.positional[0])))
+    return sim.call_real(callable, args);
   SymValue wanted = SymValue::borrow(Py_True);
   if (args.positional.size() == 2) wanted = args.positional[1];
   for (auto& [name, value] : args.keywords)

@@ -9,9 +9,7 @@ namespace framejit {
 
 using bytecode::SimOp;
 
-void Simulator::refuse_in_body(const std::string& what) {
-  stop(StopReason::kUnknownCall, "torch.cond or while_loop with a body in which " + what);
-}
+void Simulator::refuse_in_body(const std::string& what) { stop(StopReason::kControlFlow, what); }
 
 void Simulator::require_no_iterator(const SymValue& value) {
   // One that the body made itself is refused too: who made it is not known here.

@@ -22,13 +22,18 @@ std::vector<SymValue> bound(const CallArgs& args, std::initializer_list<const ch
   return values;
 }
 
+// Tensors of a level of torch.func stand for no value.
+bool is_of_graph(Simulator& sim, PyObject* obj) {
+  return sim.is_tensor(obj) && !sim.services().host.is_level_tensor(obj);
+}
+
 // The tensors of a tuple or list of such.
 std::vector<SymValue> tensors_of(Simulator& sim, SymValue value, const char* what) {
   PyObject* obj = sim.realise(value);
   if (!PyTuple_Check(obj) && !PyList_Check(obj)) sim.refuse_in_body(std::string(what) + " are no tuple or list");
   std::vector<SymValue> items = sim.collect(value);
   for (SymValue& item : items)
-    if (!sim.is_tensor(sim.realise(item))) sim.refuse_in_body(std::string(what) + " are no tensors");
+    if (!is_of_graph(sim, sim.realise(item))) sim.refuse_in_body(std::string(what) + " are no tensors of the graph");
   return items;
 }
 
@@ -54,7 +59,7 @@ BodyResult run_body(Simulator& sim, const SymValue& function, const std::vector<
     sim.refuse_in_body("an exception is raised");
   }
   PyObject* obj = sim.realise(result);
-  if (sim.is_tensor(obj)) return {{result}, nullptr};
+  if (is_of_graph(sim, obj)) return {{result}, nullptr};
   if (!PyTuple_CheckExact(obj) && !PyList_CheckExact(obj))
     sim.refuse_in_body("the result is no tensor or tuple of tensors");
   return {tensors_of(sim, result, "the results"), Py_TYPE(obj)};
@@ -110,7 +115,7 @@ bool gives_copies(PyObject* while_loop) {
 SymValue call_cond(Simulator& sim, PyObject* callable, CallArgs args) {
   std::vector<SymValue> given = bound(args, {"pred", "true_fn", "false_fn", "operands"});
   if (given.empty() || given[0].null() || given[1].null() || given[2].null())
-    sim.stop(StopReason::kUnknownCall, qualified_name(callable));
+    sim.stop(StopReason::kControlFlow, qualified_name(callable));
   const std::vector<SymValue> operands =
       given[3].null() ? std::vector<SymValue>() : tensors_of(sim, given[3], "the operands");
   PyObject* predicate = sim.realise(given[0]);
@@ -119,7 +124,7 @@ SymValue call_cond(Simulator& sim, PyObject* callable, CallArgs args) {
     chosen.positional = operands;
     return sim.call(given[predicate == Py_True ? 1 : 2], std::move(chosen));
   }
-  if (!sim.is_tensor(predicate)) sim.stop(StopReason::kUnknownCall, qualified_name(callable));
+  if (!is_of_graph(sim, predicate)) sim.stop(StopReason::kControlFlow, qualified_name(callable));
   require_predicate(sim, predicate);
   BodyResult results[2];
   for (size_t i = 0; i < 2; ++i) {
@@ -139,7 +144,7 @@ SymValue call_cond(Simulator& sim, PyObject* callable, CallArgs args) {
 SymValue call_while_loop(Simulator& sim, PyObject* callable, CallArgs args) {
   std::vector<SymValue> given = bound(args, {"cond_fn", "body_fn", "carried_inputs"});
   if (given.empty() || given[0].null() || given[1].null() || given[2].null() || !gives_copies(callable))
-    sim.stop(StopReason::kUnknownCall, qualified_name(callable));
+    sim.stop(StopReason::kControlFlow, qualified_name(callable));
   const std::vector<SymValue> carried = tensors_of(sim, given[2], "the carried values");
   for (size_t i = 0; i < 2; ++i) {
     std::vector<SymValue> parameters;

@@ -179,8 +179,8 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
 }
 
 void Simulator::note_native_origin(PyObject* made) {
-  if (is_plain_data(made) || is_tensor(made) || is_identity_constant(made) || PyTuple_Check(made) ||
-      PyList_Check(made) || PyDict_Check(made))
+  if (is_plain_data(made) || (is_tensor(made) && !services_.host.is_level_tensor(made)) || is_identity_constant(made) ||
+      PyTuple_Check(made) || PyList_Check(made) || PyDict_Check(made))
     return;
   auto [origin, first] = native_origins_.try_emplace(made);
   if (first) origin->second = {Ref::borrow(made), current_break_point()};

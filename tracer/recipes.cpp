@@ -103,6 +103,11 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
 }
 
 RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
+  if (sim_.services().host.is_level_tensor(fake)) {
+    const BreakPoint origin = sim_.native_origin(fake);
+    throw StopTrace{TraceStop{StopReason::kCannotRebuild, "a tensor of a function transform", sim_.location_text()},
+                    origin.valid() ? origin : sim_.transforms().first()};
+  }
   if (reinterpret_cast<PyObject*>(Py_TYPE(fake)) != library().tensor_type && library().tensor_type)
     cannot_rebuild(fake);
   Recipe recipe{RecipeKind::kOutput};

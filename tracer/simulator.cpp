@@ -91,6 +91,7 @@ void Simulator::raise(PyObject* type, const std::string& message) {
 // exception that the trace raised (it could not be made the handled one again), and the regenerated code must be able
 // to stand at that place.
 BreakPoint Simulator::current_break_point() const {
+  if (transforms_.active()) return transforms_.outermost();
   BreakPoint best;
   for (size_t level = 0; level < frames_.size(); ++level) {
     const SimFrame& frame = *frames_[level];
@@ -374,6 +375,7 @@ SymValue Simulator::from_real(Ref result) {
   if (is_tensor(obj)) {
     if (!services_.host.is_fake(obj))
       stop(StopReason::kUnknownTensor, "a call gave a tensor that was not made in the trace");
+    if (transforms_.first().valid()) note_native_origin(obj);
     return SymValue(std::move(result));
   }
   // The program's own object stands behind what the trace has for it.
@@ -405,6 +407,7 @@ void Simulator::record_state_call(PyObject* setter, const std::vector<PyObject*>
 
 void Simulator::finish_return(SymValue value) {
   require_no_open_generator();
+  if (transforms_.active()) stop(StopReason::kCannotRebuild, "a level of a function transform");
   capture_->exit = graph::ExitKind::kReturn;
   RecipeBuilder(*this).finish_return(std::move(value));
 }

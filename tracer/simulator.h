@@ -15,6 +15,7 @@
 #include "tracer/frame.h"
 #include "tracer/signals.h"
 #include "tracer/tracer.h"
+#include "tracer/transforms.h"
 #include "tracer/world.h"
 
 namespace framejit {
@@ -258,8 +259,11 @@ class Simulator {
   const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }
   ContextVars& context_vars() { return context_vars_; }
   DeviceContexts& device_contexts() { return device_contexts_; }
+  Transforms& transforms() { return transforms_; }
   // What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
   void note_native_origin(PyObject* made);
+  // An instance that Python code which was run for real has given to the trace alone.
+  void note_made(PyObject* made) { made_.insert(keep(Ref::borrow(made))); }
   // Keeps an object alive until the capture ends (borrowed references in handlers point to it).
   PyObject* keep(Ref obj) {
     kept_.push_back(std::move(obj));
@@ -334,6 +338,7 @@ class Simulator {
   std::vector<std::pair<Ref, Ref>> state_calls_;
   ContextVars context_vars_;
   DeviceContexts device_contexts_;
+  Transforms transforms_;
   std::vector<Ref> kept_;
   struct NativeOrigin {
     Ref made;

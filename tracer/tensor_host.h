@@ -29,6 +29,11 @@ class TensorHost {
   virtual void set_gate(FrameGate*) {}
   // Whether the library's dispatcher has an operator of that name, "ns::op" or "ns::op.overload".
   virtual bool has_operator(const std::string&) { return false; }
+  // A tensor of a level of torch.func over a fake of the running session. It counts as a fake, but stands for no value
+  // of the graph, and cannot outlive the trace.
+  virtual bool is_level_tensor(PyObject*) { return false; }
+  // Null if a capture may begin under the thread's state as it is now, else the reason in words.
+  virtual const char* why_not_now() { return nullptr; }
 
   // Starts recording into `capture` on this thread; remembers the thread's global state (grad mode, autocast, ...).
   // `refused`: the trace stops where this node would be recorded. Invalid: nowhere.

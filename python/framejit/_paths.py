@@ -15,7 +15,8 @@ def skipped_prefixes():
     They may still be captured as callees of the user's code; these lists only say where no capture starts by itself.
 
     Returns:
-        tuple: two lists, of the standard library and of torch and framejit. A capture does not end inside the first.
+        tuple: two lists, of the standard library and of torch and framejit. A capture does not end inside the first, to
+        which the code of torch.func belongs: the call of a transformed function runs eagerly as a whole.
     """
     import torch
 
@@ -24,6 +25,7 @@ def skipped_prefixes():
     standard = list(STANDARD_NAMES)
     for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
         standard += _inside(folder, keep=("site-packages", "dist-packages"))
+    standard.append(os.path.join(os.path.dirname(torch.__file__), "_functorch") + os.sep)
     return standard, [os.path.dirname(module.__file__) + os.sep for module in (torch, _C)]
 
 

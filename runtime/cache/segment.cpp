@@ -29,7 +29,7 @@ void Segment::lose(CompiledEntry* entry) {
 }
 
 void Segment::clear() {
-  eager_ = false;
+  eager_ = refused_ = false;
   wasted_ = 0;
   auto entries = std::move(entries_);
   entries_.clear();

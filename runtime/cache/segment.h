@@ -59,6 +59,12 @@ class Segment {
     why_eager_ = std::move(why);
   }
   const TraceStop& why_eager() const { return why_eager_; }
+  // Ran eagerly under a state of the thread that forbids recording: another call may capture.
+  bool refused() const { return refused_; }
+  void set_refused(TraceStop why) {
+    refused_ = true;
+    if (!eager_) why_eager_ = std::move(why);
+  }
 
  private:
   void move_to_front(size_t i);
@@ -67,6 +73,7 @@ class Segment {
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
   size_t wasted_ = 0;
   bool eager_ = false;
+  bool refused_ = false;
   TraceStop why_eager_;
 };
 

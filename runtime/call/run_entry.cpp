@@ -52,6 +52,16 @@ FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const Frame
   return found;
 }
 
+// The state of the thread forbids it: nothing is known of the segment by that.
+FoundEntry not_now(const CodeCache& cache, Segment& segment, const char* why) {
+  ++engine().stats.breaks;
+  ++engine().stats.break_reasons[stop_reason_info(StopReason::kActiveMode).name];
+  FoundEntry found;
+  found.stop = {StopReason::kActiveMode, why, stop_location(cache.decoded(), segment.at())};
+  segment.set_refused(found.stop);
+  return found;
+}
+
 }  // namespace
 
 bool must_run_eagerly(PyThreadState* tstate) {
@@ -68,6 +78,7 @@ FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs
     return {std::move(entry)};
   }
   if (busy || segment.eager()) return {};
+  if (const char* why = engine().tensors()->why_not_now()) return not_now(cache, segment, why);
   ++engine().stats.misses;
   if (!engine().on_capture) return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
   const std::string missed = describe_miss(cache, segment, inputs);

@@ -130,7 +130,7 @@ bool add_records(const CodeCache& cache, PyObject* list) {
       if (!record || PyList_Append(list, record.get()) < 0) return false;
     }
   for (const Segment* segment : segments) {
-    if (!segment->eager()) continue;
+    if (!segment->eager() && !segment->refused()) continue;
     Ref record = eager_record(cache, *segment);
     if (!record || PyList_Append(list, record.get()) < 0) return false;
   }

@@ -31,6 +31,11 @@ FakeImpl* fake_impl(const at::TensorBase& tensor) {
   return static_cast<FakeImpl*>(impl);
 }
 
+bool is_of_level(const at::Tensor& tensor) {
+  return tensor.key_set().has_any(
+      c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper}));
+}
+
 c10::Storage fake_storage(c10::Device device) {
   auto impl = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t{}, c10::SymInt(0),
                                                     c10::DataPtr(nullptr, device), nullptr, /*resizable=*/false);

@@ -47,6 +47,9 @@ class FakeImpl final : public c10::TensorImpl {
 // Null for a real or undefined tensor, and for fakes that are not ours.
 FakeImpl* fake_impl(const at::TensorBase& tensor);
 
+// Whether the tensor belongs to a level of torch.func, or came from one that is over.
+bool is_of_level(const at::Tensor& tensor);
+
 // Storage for a fresh fake.
 c10::Storage fake_storage(c10::Device device);
 // `extra` are dispatch keys beyond those that the device gives (conjugate and negative bits).

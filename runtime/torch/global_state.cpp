@@ -9,6 +9,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include "runtime/torch/device_context.h"
 #include "runtime/torch/torch_host.h"
@@ -39,6 +40,9 @@ uint64_t context_word() {
   return word;
 }
 
+// There is one for all threads.
+bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
+
 }  // namespace
 
 uint64_t global_state() {
@@ -54,6 +58,8 @@ uint64_t global_state() {
   modes |= static_cast<uint64_t>(!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) << 32;
   modes |= static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())) << 24;
   modes |= static_cast<uint64_t>(current_cuda_device().value_or(0) & 0xff) << 40;
+  const auto& no_hooks = at::SavedTensorDefaultHooks::get_tls_state().disabled_error_message;
+  if (no_hooks) modes ^= std::hash<std::string>()(*no_hooks) << 33;
   uint64_t context = context_word();
   // Autocast is on for a device where its key is not excluded.
   constexpr c10::DispatchKeySet autocast = c10::autocast_dispatch_keyset;
@@ -67,12 +73,12 @@ uint64_t global_state() {
   return mix(hash, keys.excluded_.raw_repr());
 }
 
-const char* why_not_under_global_state() {
+const char* why_not_under_global_state(bool levels_are_ours) {
   if (c10::impl::TorchDispatchModeTLS::stack_len() > 0) return "a __torch_dispatch__ mode is active";
   if (!has_only_device_contexts()) return "a __torch_function__ mode is active";
   if (at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED)
     return "__torch_function__ is disabled";
-  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
+  if (!levels_are_ours && c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
     return "a functorch transform is active";
   if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Fake)) return "a __torch_dispatch__ handler is running";
   if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return "hooks for saved tensors are active";
@@ -87,10 +93,12 @@ SavedGlobalState::SavedGlobalState()
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       autocast_nesting_(autocast_nesting()),
       default_dtype_(c10::get_default_dtype()),
-      cuda_device_(current_cuda_device()) {}
+      cuda_device_(current_cuda_device()),
+      forward_level_(has_forward_level()) {}
 
 void SavedGlobalState::restore() const {
-  at::ThreadLocalState::setThreadLocalState(thread_);
+  at::ThreadLocalState::setThreadLocalState(thread_);  // levels of torch.func too
+  if (has_forward_level() && !forward_level_) torch::autograd::ForwardADLevel::release_idx(0);
   at::autocast::set_autocast_dtype(at::kCPU, cpu_autocast_dtype_);
   at::autocast::set_autocast_dtype(at::kCUDA, cuda_autocast_dtype_);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);

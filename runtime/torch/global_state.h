@@ -9,9 +9,9 @@
 
 namespace framejit::torchlib {
 
-// Null if operators can be recorded under the state as it is now, else the reason in words: active modes, functorch
-// transforms, forward-mode differentiation.
-const char* why_not_under_global_state();
+// Null if operators can be recorded under the state as it is now, else the reason in words: active modes, levels of
+// torch.func that the recording did not enter itself.
+const char* why_not_under_global_state(bool levels_are_ours = false);
 
 // All of it, to be put back when a recording ends.
 class SavedGlobalState {
@@ -31,6 +31,7 @@ class SavedGlobalState {
   int autocast_nesting_;
   caffe2::TypeMeta default_dtype_;
   std::optional<int> cuda_device_;
+  bool forward_level_;
 };
 
 }  // namespace framejit::torchlib

@@ -156,7 +156,8 @@ void MetaCall::add_result(const ReturnFact& fact, const at::Tensor& tensor, grap
     const at::Tensor* source = arg.isTensor() ? &arg.toTensor() : nullptr;
     if (source && source->defined()) result.meta.device = to_device(source->device());
   }
-  keys.back() = tensor.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  keys.back() = tensor.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                                        c10::DispatchKey::ZeroTensor});
 }
 
 void MetaCall::results(graph::InferOutput& metas, std::vector<c10::DispatchKeySet>& keys) const {

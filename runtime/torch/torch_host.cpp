@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "base/once.h"
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/device_context.h"
@@ -34,6 +35,24 @@ ThreadSessions& sessions() {
   return instance;
 }
 
+// The tensor below all levels of torch.func. LibTorch's headers of those levels need others that no wheel has.
+Ref below_levels(PyObject* tensor) {
+  Ref below = Ref::borrow(tensor);
+  while (is_of_level(unpack_tensor(below.get()))) {
+    PyObject* unwrap = once_under_lock([] {
+      Ref module = Ref::steal(PyImport_ImportModule("torch._C._functorch"));
+      return module ? PyObject_GetAttrString(module.get(), "get_unwrapped") : nullptr;
+    });
+    Ref next = unwrap ? Ref::steal(PyObject_CallFunctionObjArgs(unwrap, below.get(), nullptr)) : nullptr;
+    if (!next) {
+      PyErr_Clear();
+      return nullptr;
+    }
+    below = std::move(next);
+  }
+  return below;
+}
+
 class TorchRuntime final : public runtime::TensorRuntime {
  public:
   bool is_tensor(PyObject* obj) override { return is_tensor_object(obj); }
@@ -41,12 +60,15 @@ class TorchRuntime final : public runtime::TensorRuntime {
   bool is_fake(PyObject* obj) override {
     const auto& recording = sessions().recording;
     if (!recording || !is_tensor_object(obj)) return false;
-    FakeImpl* fake = fake_impl(unpack_tensor(obj));
+    Ref below = below_levels(obj);
+    FakeImpl* fake = below ? fake_impl(unpack_tensor(below.get())) : nullptr;
     return fake && fake->owner() == &recording->recorder;
   }
 
+  bool is_level_tensor(PyObject* obj) override { return is_of_level(unpack_tensor(obj)) && is_fake(obj); }
+
   const char* why_not_capturable(PyObject* tensor) override {
-    if (const char* why = why_not_under_global_state()) return why;
+    if (const char* why = why_not_under_global_state(sessions().recording != nullptr)) return why;
     return why_not_input(tensor);
   }
 
@@ -58,6 +80,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
         .findSchema({name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)})
         .has_value();
   }
+
+  const char* why_not_now() override { return why_not_under_global_state(); }
 
   void begin(graph::Capture* capture, graph::NodeId refused) override {
     ThreadSessions& session = sessions();

@@ -21,6 +21,11 @@ def x3():
     return torch.tensor([0.5, -1.5, 2.0])
 
 
+class Passing(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
 class State:
     calls = 0
 
@@ -102,6 +107,7 @@ PROVOKE = {
     "GradientNeedsData": (lambda x, w: x * w.max(), lambda: torch.ones(3, requires_grad=True)),
     "UnknownCall": lambda x: x + os.getpid(),
     "Print": lambda x: (print("said"), x + 1)[1],
+    "ControlFlow": (lambda x, w: torch.cond(x.sum() > 0, torch.sin, torch.cos, (w,)) * x, lambda: torch.ones(3, requires_grad=True)),
     "UserBreak": lambda x: (framejit.graph_break(), x + 1)[1],
     "NotToStatic": lambda x: marked(x),
     "GeneratorCall": (generator_left_open, list),
@@ -112,6 +118,7 @@ PROVOKE = {
     "UnsupportedValue": (lambda x, view: x + view[0], lambda: memoryview(b"ab")),
     "UnsupportedTensor": (lambda x, sparse: sparse.to_dense() + x, lambda: torch.ones(3).to_sparse()),
     "Recomputation": lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False),
+    "ActiveMode": lambda x: x + 1,
     "UnknownTensor": lambda x: torch.frombuffer(BUFFER, dtype=torch.float32) + x,
     "ContainerTooLarge": (over, lambda: [0] * 5000),
     "TensorData": lambda x: x if x.data_ptr() else x + 1,
@@ -141,7 +148,10 @@ def provoke(name):
 
 
 def call(name, function, *args):
-    """`function(*args)`, in a handler where the reason asks for one."""
+    """`function(*args)`, in a handler or under a mode where the reason asks for one."""
+    if name == "ActiveMode":
+        with Passing():
+            return function(*args)
     if name != "HandledException":
         return function(*args)
     try:
