@@ -40,6 +40,8 @@ class Cursor {
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool done() const { return at_ >= text_.size(); }
+  size_t position() const { return at_; }
+  void go_back(size_t position) { at_ = position; }
   void skip_spaces() {
     while (peek() == ' ') ++at_;
   }
@@ -106,7 +108,7 @@ class Cursor {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : in_(text) {}
+  Parser(std::string_view text, KnowsOperator knows) : in_(text), knows_(knows) {}
 
   Graph run() {
     in_.skip_blank();
@@ -172,10 +174,15 @@ class Parser {
     }
     if (!numbers.empty()) in_.expect("=");
     in_.skip_spaces();
+    const size_t at = in_.position();
     std::string name(in_.word());
     size_t dot = name.find('.');
     if (dot == std::string::npos) in_.fail(fmt::format("expected an operator 'namespace.name', got '{}'", name));
     name.replace(dot, 1, "::");
+    if (knows_ && name != "framejit::constant" && !knows_(name)) {
+      in_.go_back(at);
+      in_.fail(fmt::format("expected an operator of LibTorch, got '{}'", name));
+    }
     std::vector<Operand> operands = read_operands();
     std::vector<ResultMeta> results = read_results(numbers.size(), operands);
     NodeId node = graph_.add_node(intern_op(name), operands, results, read_location());
@@ -478,6 +485,7 @@ class Parser {
   std::string_view keep(std::string text) { return strings_.emplace_back(std::move(text)); }
 
   Cursor in_;
+  KnowsOperator knows_;
   Graph graph_;
   std::unordered_map<uint32_t, ValueId> values_;
   // Memory behind list operands until add_node copies them.
@@ -493,9 +501,9 @@ class Parser {
 
 std::string ParseError::to_string() const { return fmt::format("{}:{}: {}", line, column, message); }
 
-Result<Graph, ParseError> parse_graph(std::string_view text) {
+Result<Graph, ParseError> parse_graph(std::string_view text, KnowsOperator knows) {
   try {
-    return Parser(text).run();
+    return Parser(text, knows).run();
   } catch (Failure& failure) {
     return Err{std::move(failure.error)};
   }
