@@ -41,6 +41,8 @@ class Cursor {
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool done() const { return at_ >= text_.size(); }
+  size_t position() const { return at_; }
+  void go_back(size_t position) { at_ = position; }
   void skip_spaces() {
     while (peek() == ' ') ++at_;
   }
@@ -108,7 +110,7 @@ class Cursor {
 
 class Parser {
  public:
-  explicit Parser(Cursor& in) : in_(in) {}
+  Parser(Cursor& in, KnowsOperator knows) : in_(in), knows_(knows) {}
 
   Graph run() {
     Graph graph = read_graph();
@@ -146,7 +148,7 @@ class Parser {
   };
 
   void read_body() {
-    auto body = std::make_shared<const Graph>(Parser(in_).read_graph());
+    auto body = std::make_shared<const Graph>(Parser(in_, knows_).read_graph());
     const std::string& name = body->name();
     if (!bodies_.emplace(name, SubgraphId(graph_.subgraph_count())).second)
       in_.fail(fmt::format("expected a new graph, got @{} again", name));
@@ -198,10 +200,15 @@ class Parser {
     }
     if (!numbers.empty()) in_.expect("=");
     in_.skip_spaces();
+    const size_t at = in_.position();
     std::string name(in_.word());
     size_t dot = name.find('.');
     if (dot == std::string::npos) in_.fail(fmt::format("expected an operator 'namespace.name', got '{}'", name));
     name.replace(dot, 1, "::");
+    if (knows_ && name != "framejit::constant" && !is_control_flow(find_op(name)) && !knows_(name)) {
+      in_.go_back(at);
+      in_.fail(fmt::format("expected an operator of LibTorch, got '{}'", name));
+    }
     std::vector<Operand> operands = read_operands();
     std::vector<ResultMeta> results = read_results(numbers.size(), operands);
     NodeId node = graph_.add_node(intern_op(name), operands, results, read_location());
@@ -505,6 +512,7 @@ class Parser {
   std::string_view keep(std::string text) { return strings_.emplace_back(std::move(text)); }
 
   Cursor& in_;
+  KnowsOperator knows_;
   Graph graph_;
   std::unordered_map<uint32_t, ValueId> values_;
   std::unordered_map<std::string, SubgraphId> bodies_;
@@ -521,11 +529,11 @@ class Parser {
 
 std::string ParseError::to_string() const { return fmt::format("{}:{}: {}", line, column, message); }
 
-Result<Graph, ParseError> parse_graph(std::string_view text) {
+Result<Graph, ParseError> parse_graph(std::string_view text, KnowsOperator knows) {
   try {
     cond_op(), while_loop_op();  // known with their schemas before a text names them
     Cursor in(text);
-    return Parser(in).run();
+    return Parser(in, knows).run();
   } catch (Failure& failure) {
     return Err{std::move(failure.error)};
   }

@@ -17,6 +17,10 @@ struct ParseError {
   std::string to_string() const;  // "3:14: expected ')', got ','"
 };
 
-Result<Graph, ParseError> parse_graph(std::string_view text);
+// Whether there is an operator of this name ("aten::add.Tensor"). May intern it, with its schema.
+using KnowsOperator = bool (*)(std::string_view name);
+
+// Without `knows`, any name is an operator.
+Result<Graph, ParseError> parse_graph(std::string_view text, KnowsOperator knows = nullptr);
 
 }  // namespace framejit::graph

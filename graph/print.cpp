@@ -59,7 +59,7 @@ std::string list_text(std::string_view empty, const List& list, F&& text_of) {
 class Printer {
  public:
   Printer(const Graph& graph, const PrintOptions& options) : graph_(graph), options_(options) {
-    if (options_.renumber) number_values();
+    if (options_.renumber) numbers_ = text_numbers(graph_);
   }
 
   std::string run() {
@@ -80,17 +80,6 @@ class Printer {
   std::string operand_text(const Operand& operand) const;
 
  private:
-  void number_values() {
-    numbers_.resize(graph_.value_count(), ValueId::kInvalid);
-    uint32_t next = 0;
-    for (ValueId id : graph_.inputs()) numbers_[id.index()] = next++;
-    for (size_t i = 0; i < graph_.node_count(); ++i) {
-      const Node& node = graph_.node(NodeId(i));
-      if (node.erased) continue;
-      for (uint32_t r = 0; r < node.result_count; ++r) numbers_[node.result(r).index()] = next++;
-    }
-  }
-
   // Bodies that no node names are left over from what was erased.
   bool is_named(SubgraphId id) const {
     for (size_t i = 0; i < graph_.node_count(); ++i) {
@@ -221,6 +210,18 @@ std::string Printer::operand_text(const Operand& operand) const {
 
 std::string to_text(const Graph& graph, const PrintOptions& options) { return Printer(graph, options).run(); }
 std::string to_text(const Operand& operand) { return literal_text(operand); }
+
+std::vector<uint32_t> text_numbers(const Graph& graph) {
+  std::vector<uint32_t> numbers(graph.value_count(), ValueId::kInvalid);
+  uint32_t next = 0;
+  for (ValueId id : graph.inputs()) numbers[id.index()] = next++;
+  for (size_t i = 0; i < graph.node_count(); ++i) {
+    const Node& node = graph.node(NodeId(i));
+    if (node.erased) continue;
+    for (uint32_t r = 0; r < node.result_count; ++r) numbers[node.result(r).index()] = next++;
+  }
+  return numbers;
+}
 
 std::string op_text(OpId op) {
   std::string text(op_name(op));

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 
@@ -23,5 +24,7 @@ struct PrintOptions {
 std::string to_text(const Graph& graph, const PrintOptions& options = {});
 std::string to_text(const Operand& operand);
 std::string op_text(OpId op);  // "aten.add.Tensor"
+// By the index of a value: the number that the text has for it, or ValueId::kInvalid where it has none.
+std::vector<uint32_t> text_numbers(const Graph& graph);
 
 }  // namespace framejit::graph

@@ -43,6 +43,8 @@ class Engine {
   // one. 0: none is.
   uint32_t shadow_every = 0;
   Ref shadow;
+  // Threads that build a graph of their own (framejit.graph_guard), counted once for each guard. Those run eagerly.
+  uint32_t graph_guards = 0;
   // For reports: whether captures say which lines they followed, and who is told of each capture: a callable (record as
   // in capture_records, guard that sent the call here as text, code listing), or null.
   bool notes_lines = false;

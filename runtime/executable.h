@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/py_ref.h"
 #include "graph/capture.h"
@@ -34,6 +35,10 @@ class Executable {
 
   // The graph that computes gradients, or null if no output requires one. For reports.
   virtual const graph::Graph* backward_graph() const { return nullptr; }
+
+  // A copy as a framejit.Graph, whose outputs are what run() gives. `sources`: what each input is, in words. Null with
+  // a Python error.
+  virtual Ref graph_object(std::vector<std::string>) const { return Ref::borrow(Py_None); }
 };
 
 // The tensor library as the runtime sees it. Implemented by runtime/torch; there is one for the process.

@@ -26,26 +26,35 @@ from framejit._api import (  # noqa: E402
     stats,
     to_static,
 )
-from framejit._errors import GraphBreakError, InternalError, ShadowError  # noqa: E402
+from framejit._errors import GraphBreakError, GraphError, InternalError, ShadowError  # noqa: E402
+from framejit._graphs import from_fx  # noqa: E402
 from framejit._inspect import CacheInfo, CapturedGraph, Explanation, explain  # noqa: E402
 from framejit._startup import start as _start  # noqa: E402
 
 StaticFunction = _C.StaticFunction
+Graph = _C.Graph
+graph_guard = _C.graph_guard
+Executor = _C.Executor
 
 _start()
 
 __all__ = [
     "CacheInfo",
     "CapturedGraph",
+    "Executor",
     "Explanation",
+    "Graph",
     "GraphBreakError",
+    "GraphError",
     "InternalError",
     "ShadowError",
     "StaticFunction",
     "enable_to_static",
     "enable_to_static_guard",
     "explain",
+    "from_fx",
     "graph_break",
+    "graph_guard",
     "is_capturing",
     "not_to_static",
     "ops",

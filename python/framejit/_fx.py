@@ -64,7 +64,7 @@ def build(inputs, constants, nodes, outputs):
     """Returns the GraphModule.
 
     inputs: value numbers; constants: (value number, tensor); nodes: (operator, arguments, names of keyword-only
-    arguments, result numbers, how the results come: "one", "tuple", "list" or "none"); outputs: value numbers.
+    arguments, result numbers, how the results come: "one", "tuple", "list" or "none"); outputs: value numbers, or None.
     """
     root = torch.nn.Module()
     graph = torch.fx.Graph(root)
@@ -92,5 +92,66 @@ def build(inputs, constants, nodes, outputs):
         elif kind != "none":
             for index, number in enumerate(results):
                 values[number] = graph.call_function(operator.getitem, (call, index))
-    graph.output(tuple(values[number] for number in outputs))
-    return torch.fx.GraphModule(root, graph)
+    graph.output(tuple(None if number is None else values[number] for number in outputs))
+    return GraphModule(root, graph)
+
+
+class GraphModule(torch.fx.GraphModule):
+    """One that pickles node by node.
+
+    torch.fx pickles the code and traces it again, which runs what has no tensor argument: `torch.rand` would become the
+    numbers that it drew, and where operators are overloads, their objects do not pickle.
+    """
+
+    def __reduce__(self):
+        state = {key: value for key, value in self.__dict__.items() if key not in ("_graph", "_code")}
+        return _restored, (state, [_plain_node(node) for node in self.graph.nodes])
+
+
+class _NodeName:
+    """In the pickle of a graph: a node that is an argument of another."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+class _OperatorName:
+    """In the pickle of a graph: an operator of LibTorch."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+def _plain_node(node):
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        target = _OperatorName(str(target._schema.name) + "." + target._overloadname)
+    arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: _NodeName(used.name))
+    return node.name, node.op, target, _plain(arguments)
+
+
+def _plain(value):
+    """Tuples, lists and dicts as they are, without torch.fx's own kinds of them."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _restored(state, nodes):
+    root, graph, made = torch.nn.Module(), torch.fx.Graph(), {}
+
+    def argument(value):
+        if isinstance(value, _NodeName):
+            return made[value.name]
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(argument, value))
+        return {key: argument(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    for name, op, target, (args, kwargs) in nodes:
+        if isinstance(target, _OperatorName):
+            target = _overload(target.name)
+        made[name] = graph.create_node(op, target, argument(args), argument(kwargs), name)
+    root.__dict__.update(state)
+    return GraphModule(root, graph)

@@ -1,6 +1,7 @@
 """Reports: what was captured, under which guards, and why it broke."""
 
 import collections
+import copy
 
 from framejit import _C
 
@@ -21,6 +22,7 @@ class CapturedGraph:
         hits: runs since it was captured.
         capture_s: seconds that its capture took.
         eager: nothing could be captured here; `reason` says why.
+        sources: what each input is in the program, such as `self.weight`, in words.
         lines: (file, line) of what the capture followed, if it was made by `explain`.
         inputs, outputs, nodes: the graph as data, see `_C.captures`.
     """
@@ -40,6 +42,7 @@ class CapturedGraph:
         self.capture_s = record["capture_s"]
         self.lines = record["lines"]
         self.inputs, self.outputs, self.nodes = record["inputs"], record["outputs"], record["nodes"]
+        self.sources, self._program = record["sources"], record["program"]
 
     @property
     def hint(self):
@@ -58,6 +61,28 @@ class CapturedGraph:
             return ""
         text = "{}: {}".format(self.stop_location or self.location, self.what())
         return text + ("; " + self.hint if self.hint else "")
+
+    def graph(self):
+        """The graph by itself, as a `framejit.Graph`: what the function computes, without guards, effects and gradients.
+
+        Its inputs are those of the capture, parameters of modules too: `sources` says what each is.
+
+        Raises:
+            ValueError: nothing is captured here.
+        """
+        if self._program is None:
+            raise ValueError("no graph at {}: {}".format(self.location, self.what() or "it has no operators"))
+        return copy.copy(self._program)
+
+    def to_fx(self):
+        """The graph as a torch.fx.GraphModule, which runs, differentiates and pickles, and returns a tuple.
+
+        Raises:
+            GraphError: torch.fx cannot say what the graph does: grad mode changes in it, or it returns `.data` of a tensor.
+            NotImplementedError: the graph draws from a generator.
+            ValueError: nothing is captured here.
+        """
+        return self.graph().to_fx()
 
     def to_dot(self):
         """The graph in the language of Graphviz's `dot`.

@@ -3,14 +3,16 @@
 import os
 import sys
 
-from framejit import _C, _errors, _paths
+from framejit import _C, _errors, _graphs, _paths
 
 
 def start():
     """Called once, by the package's import."""
     _C.set_error_types(_errors.InternalError, _errors.GraphBreakError)
     _C.set_strict(os.environ.get("FRAMEJIT_STRICT", "0") not in ("", "0"))
-    _C.set_skipped_prefixes(*_paths.skipped_prefixes())
+    standard, libraries = _paths.skipped_prefixes()
+    _C.set_skipped_prefixes(standard, libraries)
+    _C.set_graph_hooks(_graphs.GraphValue, _errors.GraphError, libraries)
     _C.start()
     _tell_meta_kernels_the_device()
     _set_shadow(os.environ.get("FRAMEJIT_SHADOW", ""))

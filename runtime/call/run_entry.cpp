@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "eval_frame/hook.h"
 #include "runtime/call/shadow.h"
+#include "runtime/call/thread_state.h"
 #include "runtime/report/explain.h"
 #include "runtime/report/log.h"
 
@@ -66,7 +67,8 @@ FoundEntry not_now(const CodeCache& cache, Segment& segment, const char* why) {
 
 bool must_run_eagerly(PyThreadState* tstate) {
   return !engine().enabled || !engine().tensors() || is_capturing() || framejit_is_traced(tstate) ||
-         (engine().shadow_every != 0 && in_eager_shadow());
+         (engine().shadow_every != 0 && in_eager_shadow()) ||
+         (engine().graph_guards != 0 && thread_state().graph_guards != 0);
 }
 
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,

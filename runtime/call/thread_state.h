@@ -78,6 +78,7 @@ struct ThreadState {
   std::vector<Transfer> transfers;
   TwinScope* scope = nullptr;
   ShadowPhase shadow = ShadowPhase::kNone;
+  uint32_t graph_guards = 0;  // see Engine
   GateState gate = GateState::kNone;
   std::string refused;             // the first function that the gate kept out
   PyObject* eager_code = nullptr;  // the next frame of it runs eagerly: its static function decided so

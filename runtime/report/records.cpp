@@ -5,6 +5,7 @@
 #include "graph/print.h"
 #include "runtime/python_util.h"
 #include "runtime/report/explain.h"
+#include "runtime/report/graph_data.h"
 #include "tracer/trace_stop.h"
 
 namespace framejit::runtime {
@@ -39,32 +40,6 @@ Ref guard_texts(const CompiledEntry& entry, const bytecode::DecodedCode& code) {
   });
 }
 
-Ref id_of(graph::ValueId id) { return Ref::steal(PyLong_FromUnsignedLong(id.value)); }
-
-Ref typed(const graph::Graph& graph, graph::ValueId id) {
-  return Ref::steal(Py_BuildValue("(Is)", id.value, graph::to_string(graph.meta(id)).c_str()));
-}
-
-Ref node_record(const graph::Graph& graph, const graph::Node& node) {
-  std::vector<graph::ValueId> operands, results;
-  for (const graph::Operand& operand : node.args())
-    graph::for_each_value(operand, [&](graph::ValueId id) { operands.push_back(id); });
-  for (size_t i = 0; i < node.result_count; ++i) results.push_back(node.result(i));
-  Ref in = list_of(operands, id_of), out = list_of(results, [&](graph::ValueId id) { return typed(graph, id); });
-  if (!in || !out) return nullptr;
-  const bool known = node.location.valid();
-  const std::string file(known ? graph.location(node.location).file : std::string_view());
-  return Ref::steal(Py_BuildValue("(sOOsi)", graph::op_text(node.op).c_str(), in.get(), out.get(), file.c_str(),
-                                  known ? graph.location(node.location).line : 0));
-}
-
-Ref node_records(const graph::Graph& graph) {
-  std::vector<const graph::Node*> nodes;
-  for (size_t n = 0; n < graph.node_count(); ++n)
-    if (const graph::Node& node = graph.node(graph::NodeId(n)); !node.erased) nodes.push_back(&node);
-  return list_of(nodes, [&](const graph::Node* node) { return node_record(graph, *node); });
-}
-
 Ref number(double value) { return Ref::steal(PyFloat_FromDouble(value)); }
 
 std::string reason_name(StopReason reason) { return stop_reason_info(reason).name; }
@@ -76,9 +51,10 @@ Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segme
   const graph::Graph& graph = capture.graph;
   const graph::Graph* backward = entry.executable() ? entry.executable()->backward_graph() : nullptr;
   const bool breaks = !entry.returns();
-  std::vector<graph::ValueId> outputs;
-  for (graph::ValueId id : graph.outputs())
-    if (id.valid()) outputs.push_back(id);
+  std::vector<std::string> sources;
+  for (graph::SourceId source : capture.input_sources)
+    sources.push_back(describe_source(entry, source, &cache.decoded()));
+  const GraphData data(graph);
   Record record;
   record.set("graph", graph::to_text(graph))
       .set("backward", backward ? text(graph::to_text(*backward)) : Ref::borrow(Py_None))
@@ -94,9 +70,11 @@ Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segme
       .set("lines",
            list_of(capture.lines,
                    [](const auto& line) { return Ref::steal(Py_BuildValue("(si)", line.first.c_str(), line.second)); }))
-      .set("inputs", list_of(graph.inputs(), [&](graph::ValueId id) { return typed(graph, id); }))
-      .set("outputs", list_of(outputs, id_of))
-      .set("nodes", node_records(graph));
+      .set("sources", list_of(sources, text))
+      .set("program", entry.executable() ? entry.executable()->graph_object(sources) : Ref::borrow(Py_None))
+      .set("inputs", data.inputs())
+      .set("outputs", data.outputs())
+      .set("nodes", data.nodes());
   return record.take();
 }
 
@@ -105,6 +83,7 @@ Ref eager_record(const CodeCache& cache, const Segment& segment) {
   Record record;
   record.set("graph", std::string())
       .set("backward", Ref::borrow(Py_None))
+      .set("program", Ref::borrow(Py_None))
       .set("ops", uint64_t{0})
       .set("guards", Ref::steal(PyList_New(0)))
       .set("location", describe_place(cache.decoded(), segment.at()))
@@ -114,7 +93,7 @@ Ref eager_record(const CodeCache& cache, const Segment& segment) {
       .set("stop_location", stop.location)
       .set("hits", uint64_t{0})
       .set("capture_s", number(0));
-  for (const char* key : {"lines", "inputs", "outputs", "nodes"}) record.set(key, Ref::steal(PyList_New(0)));
+  for (const char* key : {"lines", "sources", "inputs", "outputs", "nodes"}) record.set(key, Ref::steal(PyList_New(0)));
   return record.take();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "runtime/torch/gil.h"
+#include "runtime/torch/graph_object.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
 #include "runtime/torch/undo.h"
@@ -48,11 +49,14 @@ class Registers {
 class AtenExecutable final : public runtime::Executable {
  public:
   AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                 std::shared_ptr<TrainingProgram> training, bool observed);
+                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure);
 
   RunStatus run(PyObject* const* inputs, PyObject** outputs) override;
   size_t output_count() const override { return outputs_.size(); }
   const graph::Graph* backward_graph() const override { return training_ ? &training_->first_graph() : nullptr; }
+  Ref graph_object(std::vector<std::string> sources) const override {
+    return copy_of_program(graph_, facts_, outputs_, std::move(sources));
+  }
 
  private:
   void compute(Registers& registers, Plan::Progress& progress) const;
@@ -61,8 +65,10 @@ class AtenExecutable final : public runtime::Executable {
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
 
   const graph::Graph& graph_;  // the capture's, which lives as long
+  OnFailure on_failure_;
   std::shared_ptr<TrainingProgram> training_;
   std::vector<OutputSpec> outputs_;
+  ProgramFacts facts_;
   ViewReplay views_;
   Plan plan_;
   std::optional<UndoPlan> undo_;  // where nobody observes a failure, made by the first one
@@ -97,16 +103,21 @@ bool is_on_cpu(const graph::Graph& graph) {
 }
 
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                               std::shared_ptr<TrainingProgram> training, bool observed)
-    : graph_(graph), training_(std::move(training)), outputs_(recording->outputs), views_(graph, *recording) {
+                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure)
+    : graph_(graph),
+      on_failure_(on_failure),
+      training_(std::move(training)),
+      outputs_(recording->outputs),
+      facts_(program_facts(*recording)),
+      views_(graph, *recording) {
   std::vector<ValueId> keep = views_.roots();
   if (training_) {
     keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
-  if (observed) undo_.emplace(graph, plan_, true);
-  is_checked_ = plan_.empty() || is_on_cpu(graph) || !can_be_undone();
+  if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
+  is_checked_ = on_failure_ == OnFailure::kRaise || plan_.empty() || is_on_cpu(graph) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
@@ -192,7 +203,7 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   };
   if (with_translated_errors(body)) return RunStatus::kDone;
   if (computed) return RunStatus::kRaised;
-  const RunStatus status = take_back(progress);
+  const RunStatus status = on_failure_ == OnFailure::kRaise ? RunStatus::kRaised : take_back(progress);
   if (status == RunStatus::kRaised) add_traceback(graph_, graph_.node(plan_.step_node(progress.step)).location);
   return status;
 }
@@ -201,8 +212,9 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
 
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
-                                                          std::shared_ptr<TrainingProgram> training, bool observed) {
-  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), observed);
+                                                          std::shared_ptr<TrainingProgram> training,
+                                                          OnFailure on_failure) {
+  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure);
 }
 
 }  // namespace framejit::torchlib

@@ -8,10 +8,17 @@
 
 namespace framejit::torchlib {
 
-// `graph`: the forward, as passes left it. `training`: null if no output requires grad. `observed`:
-// code of the program may see what a failed run leaves, see undo.h.
+// What becomes of a run whose operator raises.
+enum class OnFailure : uint8_t {
+  kRaise,     // it raises
+  kRunAgain,  // the same code runs again in the interpreter, if the run has left no trace
+  kUndo,      // the same, where code of the program may see what a failed run leaves: it is taken back, see undo.h
+};
+
+// `graph`: the forward, as passes left it. `training`: null if no output requires grad.
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
-                                                          std::shared_ptr<TrainingProgram> training, bool observed);
+                                                          std::shared_ptr<TrainingProgram> training,
+                                                          OnFailure on_failure);
 
 }  // namespace framejit::torchlib

@@ -89,10 +89,12 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
     AllowThreads no_gil;
     Unrecordable unrecordable(recording, node_count);
     OnThisThread here;
+    recording.recorder.set_ambient_grad_mode(false);  // of the backward, which is no change inside of the forward
     grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true, /*create_graph=*/false,
                                   /*allow_unused=*/true);
     unrecordable.clear();
   }
+  recording.recorder.set_ambient_grad_mode(recording.state.grad_mode());
   std::vector<ValueId> gradients;
   for (const at::Tensor& grad : grads) {
     FakeImpl* fake = grad.defined() ? fake_impl(grad) : nullptr;

@@ -12,6 +12,10 @@ c10::intrusive_ptr<c10::TensorImpl> FakeImpl::copy_and_detach(Version&& version_
   // A counter of its own: `x.data`, or what autograd unpacks. detach() hands in the counter of its base.
   copy->is_copy_ = std::is_rvalue_reference_v<Version&&>;
   copy_tensor_metadata(this, copy.get(), std::forward<Version>(version_counter), allow_change);
+  if (keeper_) {
+    copy->set_keeper(keeper_);
+    keeper_->adopt(at::Tensor(copy));
+  }
   return copy;
 }
 

@@ -8,12 +8,22 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <memory>
+
 #include "graph/ids.h"
 #include "graph/tensor_meta.h"
 
 namespace framejit::torchlib {
 
 class Recorder;
+
+// Whose fakes may outlive their recording: the values of a graph that a program builds.
+class FakeKeeper {
+ public:
+  virtual ~FakeKeeper() = default;
+  // Each fake, when it is made.
+  virtual void adopt(const at::Tensor& fake) const = 0;
+};
 
 class FakeImpl final : public c10::TensorImpl {
  public:
@@ -29,6 +39,9 @@ class FakeImpl final : public c10::TensorImpl {
   // Another tensor object over the same value: `x.data`, or what autograd unpacks.
   bool is_copy() const { return is_copy_; }
   void clear_copy_mark() { is_copy_ = false; }
+  // Null for what is captured. Lives as long as the fake, and so does its recorder.
+  const std::shared_ptr<const FakeKeeper>& keeper() const { return keeper_; }
+  void set_keeper(std::shared_ptr<const FakeKeeper> keeper) { keeper_ = std::move(keeper); }
 
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
                                                               bool allow_tensor_metadata_change) const override;
@@ -42,6 +55,7 @@ class FakeImpl final : public c10::TensorImpl {
   Recorder* owner_;
   graph::ValueId value_;
   bool is_copy_ = false;
+  std::shared_ptr<const FakeKeeper> keeper_;
 };
 
 // Null for a real or undefined tensor, and for fakes that are not ours.

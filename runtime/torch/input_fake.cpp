@@ -67,9 +67,8 @@ bool overrides_functions(PyTypeObject* type) {
 
 }  // namespace
 
-const char* why_not_input(PyObject* real) {
+const char* why_not_strided(const at::Tensor& tensor) {
   using c10::DispatchKey;
-  const at::Tensor& tensor = unpack_tensor(real);
   if (!tensor.defined()) return "an undefined tensor";
   c10::DispatchKeySet keys = tensor.key_set();
   if (keys.has(DispatchKey::Fake)) return "a fake tensor of another capture";
@@ -86,6 +85,11 @@ const char* why_not_input(PyObject* real) {
   if (!tensor.has_storage()) return "a tensor without storage";
   if (torch::autograd::impl::get_autograd_meta(tensor) && tensor._fw_grad(0).defined())
     return "a tensor with a forward-mode gradient";
+  return nullptr;
+}
+
+const char* why_not_input(PyObject* real) {
+  if (const char* why = why_not_strided(unpack_tensor(real))) return why;
   PyTypeObject* type = Py_TYPE(real);
   if (type != tensor_type() && type != parameter_type() && overrides_functions(type))
     return "a tensor subclass with __torch_function__";

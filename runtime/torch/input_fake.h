@@ -6,6 +6,8 @@
 
 namespace framejit::torchlib {
 
+// Null if a graph can say all that this tensor is, else the reason in words.
+const char* why_not_strided(const at::Tensor& tensor);
 // Null if a graph may take this real tensor as an input, else the reason in words.
 const char* why_not_input(PyObject* real);
 

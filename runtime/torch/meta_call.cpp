@@ -54,8 +54,8 @@ const char* device_of_meta_call() {
   return *asked_device == c10::DeviceType::CPU ? "cpu" : *asked_device == c10::DeviceType::CUDA ? "cuda" : nullptr;
 }
 
-MetaCall::MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t base)
-    : op_(op), arguments_(stack), base_(base) {
+MetaCall::MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t base, bool reals_too)
+    : op_(op), arguments_(stack), base_(base), reals_too_(reals_too) {
   c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKey::Fake);
   at::AutoDispatchBelowADInplaceOrView below;
   stack_.reserve(op.args.size());
@@ -69,8 +69,8 @@ MetaCall::MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t bas
 }
 
 at::Tensor MetaCall::meta_tensor(const at::Tensor& tensor) {
-  FakeImpl* fake = fake_impl(tensor);
-  if (!fake) return tensor;  // undefined, a number, or a small constant
+  if (!tensor.defined() || (!fake_impl(tensor) && !reals_too_)) return tensor;
+  c10::TensorImpl* fake = tensor.unsafeGetTensorImpl();
   for (const auto& [known, meta] : metas_)
     if (known == fake) return meta;
   at::Tensor meta =
@@ -120,6 +120,7 @@ void MetaCall::run() {
   } catch (const c10::NotImplementedError& error) {
     stop_trace("OperatorFailed", op_.info->name + " has no Meta kernel");
   } catch (const pybind11::error_already_set& error) {
+    if (reals_too_) throw;  // who builds a graph wants to know what is wrong
     // A Meta kernel in Python words its errors differently from the operator itself.
     stop_trace("OperatorFailed", op_.info->name + " does not take these arguments");
   }
@@ -181,11 +182,13 @@ void MetaCall::results(graph::InferOutput& metas, std::vector<c10::DispatchKeySe
 }
 
 void Recorder::record_through_meta(const OpEntry& op, Stack& stack, size_t base) {
-  MetaCall call(op, stack, base);
+  MetaCall call(op, stack, base, takes_real_tensors());
   call.run();
   call.results(results_, result_keys_);
   ValueId first = add_node(op);
-  call.for_each_resized([&](FakeImpl* fake, const at::Tensor& meta) {
+  call.for_each_resized([&](c10::TensorImpl* fake, const at::Tensor& meta) {
+    if (!fake->key_set().has(c10::DispatchKey::Fake))
+      stop_trace("OperatorFailed", op.info->name + " changes the sizes of a real tensor");
     fake->set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
   });
   if (!op.plain_results) return push_results(op, stack, base, first);

@@ -15,8 +15,9 @@ void set_meta_call_gate(FrameGate* gate);
 
 class MetaCall {
  public:
-  // Reads the arguments on the stack, which stay there.
-  MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t base);
+  // Reads the arguments on the stack, which stay there. `reals_too`: real tensors are described as fakes are; else they
+  // are small constants, whose data a kernel may look at.
+  MetaCall(const OpEntry& op, const torch::jit::Stack& stack, size_t base, bool reals_too);
 
   // Raises what the kernel raises; a trace stop where there is no kernel.
   void run();
@@ -28,8 +29,8 @@ class MetaCall {
   // Arguments whose sizes or strides the kernel changed, with what they are now.
   template <class F>
   void for_each_resized(F&& f) const {
-    for (const auto& [fake, meta] : metas_)
-      if (fake->sizes() != meta.sizes() || fake->strides() != meta.strides()) f(fake, meta);
+    for (const auto& [tensor, meta] : metas_)
+      if (tensor->sizes() != meta.sizes() || tensor->strides() != meta.strides()) f(tensor, meta);
   }
 
  private:
@@ -42,8 +43,9 @@ class MetaCall {
   const OpEntry& op_;
   const torch::jit::Stack& arguments_;
   size_t base_;
+  bool reals_too_;
   torch::jit::Stack stack_;
-  std::vector<std::pair<FakeImpl*, at::Tensor>> metas_;
+  std::vector<std::pair<c10::TensorImpl*, at::Tensor>> metas_;
 };
 
 }  // namespace framejit::torchlib

@@ -189,7 +189,11 @@ const OpEntry* op_entry_by_id(graph::OpId op) {
     auto found = shared.by_id.find(op.value);
     if (found != shared.by_id.end()) return found->second;
   }
-  std::string name(graph::op_name(op));
+  return op_entry_by_name(graph::op_name(op));
+}
+
+const OpEntry* op_entry_by_name(std::string_view full) {
+  const std::string name(full);
   size_t dot = name.find('.', name.find("::") == std::string::npos ? 0 : name.find("::"));
   std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
   auto handle =

@@ -65,5 +65,6 @@ const char* why_not_custom(const OpEntry& op);
 const OpEntry& op_entry(const c10::OperatorHandle& handle);
 // By the name that graph/ has for it. Null if LibTorch has no such operator.
 const OpEntry* op_entry_by_id(graph::OpId op);
+const OpEntry* op_entry_by_name(std::string_view name);
 
 }  // namespace framejit::torchlib

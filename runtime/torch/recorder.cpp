@@ -12,6 +12,7 @@
 #include "graph/infer/placement.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/environment.h"
+#include "runtime/torch/graph_recorder.h"
 #include "runtime/torch/known_value.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
@@ -28,10 +29,22 @@ namespace {
 thread_local Recorder* current_recorder = nullptr;
 bool meta_only = false;
 
+[[noreturn]] void refuse_without_recorder(const c10::OperatorName& name, const torch::jit::Stack& stack) {
+  auto refuse_value = [&](const c10::IValue& argument) {
+    FakeImpl* fake = argument.isTensor() ? fake_impl(argument.toTensor()) : nullptr;
+    if (fake && fake->keeper()) refuse_outside_guard(name.name, *fake);
+  };
+  for (const c10::IValue& argument : stack) {
+    refuse_value(argument);
+    if (!argument.isList()) continue;
+    for (const c10::IValue& item : argument.toListRef()) refuse_value(item);
+  }
+  TORCH_CHECK(false, "framejit: ", name, " was called on a tensor of a capture that is over or runs on another thread");
+}
+
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
   Recorder* recorder = Recorder::current();
-  TORCH_CHECK(recorder, "framejit: ", handle.operator_name(),
-              " was called on a tensor of a capture that is over or runs on another thread");
+  if (!recorder) refuse_without_recorder(handle.operator_name(), *stack);
   try {
     recorder->record(op_entry(handle), *stack);
   } catch (...) {
@@ -79,16 +92,21 @@ at::Tensor Recorder::add_input(const at::Tensor& real) {
       real.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   meta.requires_grad = real.requires_grad();
   ValueId value = graph_->add_input(meta);
-  return make_fake(meta, this, value, storage, bits);
+  return new_fake(meta, value, storage, bits);
 }
 
 at::Tensor Recorder::add_input(const graph::TensorMeta& meta) {
-  return make_fake(meta, this, graph_->add_input(meta), fake_storage(from_device(meta.device)));
+  return new_fake(meta, graph_->add_input(meta), fake_storage(from_device(meta.device)));
+}
+
+at::Tensor Recorder::new_fake(const graph::TensorMeta& meta, ValueId value, c10::Storage storage,
+                              c10::DispatchKeySet extra) {
+  return make_fake(meta, this, value, std::move(storage), extra);
 }
 
 at::Tensor Recorder::add_result(ValueId value) {
   const graph::TensorMeta& meta = graph_->meta(value);
-  return make_fake(meta, this, value, fake_storage(from_device(meta.device)));
+  return new_fake(meta, value, fake_storage(from_device(meta.device)));
 }
 
 bool Recorder::grad_mode_of(ValueId value, bool otherwise) const {
@@ -115,10 +133,12 @@ ValueId Recorder::constant_value(const at::Tensor& real) {
 
 ValueId Recorder::value_of_element(const OpEntry& op, const at::Tensor& tensor) {
   if (!tensor.defined()) return ValueId();
-  if (FakeImpl* fake = fake_impl(tensor)) {
-    if (fake->owner() != this) stop_trace("UnknownTensor", "a tensor of another capture reaches " + op.info->name);
-    return fake->value();
-  }
+  FakeImpl* fake = fake_impl(tensor);
+  return fake && fake->owner() == this ? fake->value() : value_of_other(op, tensor);
+}
+
+ValueId Recorder::value_of_other(const OpEntry& op, const at::Tensor& tensor) {
+  if (fake_impl(tensor)) stop_trace("UnknownTensor", "a tensor of another capture reaches " + op.info->name);
   // LibTorch makes numbers into tensors on the way to an operator: `x[0] = 5.0`.
   if (tensor.dim() == 0 && tensor.is_cpu() && !tensor.requires_grad() &&
       !has_python_object(*tensor.unsafeGetTensorImpl()->pyobj_slot()))
@@ -212,7 +232,7 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
   if (!result.meta.defined()) return {};
   c10::DispatchKeySet extra = result_keys_.empty() ? c10::DispatchKeySet() : result_keys_[index];
   if (result.alias == AliasKind::kFresh || result.alias_operand < 0)
-    return make_fake(result.meta, this, value, fake_storage(from_device(result.meta.device)), extra);
+    return new_fake(result.meta, value, fake_storage(from_device(result.meta.device)), extra);
   const at::Tensor& source = argument_tensor(stack, base, result);
   FakeImpl* fake = fake_impl(source);
   if (result.alias == AliasKind::kSame) {
@@ -222,8 +242,7 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
   // A view by a rule of graph/ is conjugate or negative where its source is.
   if (fake && result_keys_.empty())
     extra = fake->key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
-  return make_fake(result.meta, this, value, fake ? fake->storage() : fake_storage(from_device(result.meta.device)),
-                   extra);
+  return new_fake(result.meta, value, fake ? fake->storage() : fake_storage(from_device(result.meta.device)), extra);
 }
 
 void Recorder::push_results(const OpEntry& op, Stack& stack, size_t base, ValueId first) {
@@ -262,7 +281,7 @@ void Recorder::lift(Stack& stack, size_t base) {
       op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "")).id;
   const graph::Node& node = graph_->node(graph_->add_node(lift_fresh, {&operand, 1}, results_, location_));
   stack.pop_back();
-  stack.emplace_back(make_fake(result.meta, this, node.first_result, fake_storage(real.device())));
+  stack.emplace_back(new_fake(result.meta, node.first_result, fake_storage(real.device())));
 }
 
 // Whether it lies in pinned memory, where the graph tells: an operator has made it there, or anywhere else.
@@ -415,7 +434,7 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
     if (op.write_count == WriteCount::kKernel) count_writes(op, stack, base);
   }
   if (op.composite && !op.native) return decompose(op, stack);
-  if (op.needs_data && op.plain_results && answer_from_known_values(op, stack, base)) return;
+  if (op.needs_data && op.plain_results && !takes_real_tensors() && answer_from_known_values(op, stack, base)) return;
   if (op.needs_data) {
     bool index = op.info->name == "aten::index.Tensor";
     if (!index || has_boolean_index(stack, base))

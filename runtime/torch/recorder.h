@@ -25,6 +25,7 @@ namespace framejit::torchlib {
 class Recorder {
  public:
   explicit Recorder(graph::Graph* graph) : graph_(graph) {}
+  virtual ~Recorder() = default;
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
@@ -41,12 +42,14 @@ class Recorder {
     bool was_included_;
   };
 
-  graph::Graph& graph() { return *graph_; }
+  graph::Graph& graph() const { return *graph_; }
   // Continues in another graph that begins with the same values.
   void set_graph(graph::Graph* graph) { graph_ = graph; }
   void set_location(graph::LocationId location) { location_ = location; }
   graph::LocationId location() const { return location_; }
   const ConstantPool& constants() const { return constants_; }
+  // Of a graph that was not recorded here.
+  void set_constants(ConstantPool constants) { constants_ = std::move(constants); }
 
   // A new fake that stands for an input. Real tensors that share storage give fakes that share storage.
   at::Tensor add_input(const at::Tensor& real);
@@ -60,7 +63,7 @@ class Recorder {
   void forget_values_from(graph::ValueId first);
 
   // The fallback of the Fake key: takes the arguments off the stack and leaves the results there.
-  void record(const OpEntry& op, torch::jit::Stack& stack);
+  virtual void record(const OpEntry& op, torch::jit::Stack& stack);
   // For tests and benchmarks: whether each operator asks its Meta kernel, also where graph/ has a rule. Returns how it
   // was.
   static bool set_meta_only(bool on);
@@ -81,15 +84,28 @@ class Recorder {
   // Whether grad mode was another than at the start for any operator.
   bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }
 
+ protected:
+  using Stack = torch::jit::Stack;
+
+  virtual at::Tensor new_fake(const graph::TensorMeta& meta, graph::ValueId value, c10::Storage storage,
+                              c10::DispatchKeySet extra = {});
+  // The value for an argument that is no fake of this recording. Stops the trace where it cannot be one.
+  virtual graph::ValueId value_of_other(const OpEntry& op, const at::Tensor& tensor);
+  // Whether real tensors of the program may be arguments. Then their data is not known: it may change before a run.
+  virtual bool takes_real_tensors() const { return false; }
+  graph::ValueId constant_value(const at::Tensor& real);
+
+  graph::Graph* graph_;
+  graph::LocationId location_;
+  ConstantPool constants_;
+
  private:
   friend class MetaCall;
-  using Stack = torch::jit::Stack;
 
   void read_operands(const OpEntry& op, const Stack& stack, size_t base);
   graph::Operand tensor_operand(const OpEntry& op, const at::Tensor& tensor);
   graph::Operand list_operand(const OpEntry& op, const c10::IValue& list);
   graph::ValueId value_of_element(const OpEntry& op, const at::Tensor& tensor);
-  graph::ValueId constant_value(const at::Tensor& real);
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
   bool is_pinned(const at::Tensor& tensor) const;
   void require_recordable(const OpEntry& op, const Stack& stack, size_t base) const;
@@ -104,9 +120,6 @@ class Recorder {
   void record_through_meta(const OpEntry& op, Stack& stack, size_t base);
   void update_in_place(FakeImpl* fake, const graph::TensorMeta& meta, graph::ValueId value);
 
-  graph::Graph* graph_;
-  graph::LocationId location_;
-  ConstantPool constants_;
   Scratch scratch_;
   std::vector<graph::Operand> operands_;
   graph::InferOutput results_;

@@ -195,8 +195,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
         result = make_fx_executable(capture.graph, *session.finished, backend, why_not);
       } else {
         const bool observed = capture.has_handlers || !capture.effects.empty();
-        result =
-            make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training), observed);
+        result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
+                                      observed ? OnFailure::kUndo : OnFailure::kRunAgain);
       }
       return true;
     });

@@ -101,6 +101,34 @@ TEST(VerifyTest, ChecksOperandCountAndKinds) {
   EXPECT_EQ(verify(kind).value_or(""), "aten.permute(%0, 1.5): operand 1 (dims): expected int[], got a float");
 }
 
+TEST(VerifyTest, ChecksAliasesByTheSchemaWhereThereIsNoRule) {
+  const OpId op = intern_op("mylib::look", "mylib::look(Tensor(a) self, Tensor other) -> Tensor(a)");
+  ASSERT_FALSE(has_infer_rule(op));
+  auto problem = [](const std::string& alias) {
+    return verify(parsed("graph @g (%0: tensor<2xf32, cpu>, %1: tensor<2xf32, cpu>) {\n  %2 = mylib.look(%0, %1) : "
+                         "tensor<2xf32, cpu>" +
+                         alias + "\n  return\n}"))
+        .value_or("");
+  };
+  EXPECT_EQ(problem(" view %0"), "");
+  EXPECT_EQ(problem(" view %1"), "mylib.look(%0, %1): result 0: expected a view of operand 0, got a view of operand 1");
+  EXPECT_EQ(problem(" same %0"),
+            "mylib.look(%0, %1): result 0: expected a view of operand 0, got the same as operand 0");
+}
+
+TEST(PrintTest, TellsTheNumbersOfItsText) {
+  Graph graph;
+  ValueId x = graph.add_input(tensor({2}));
+  NodeId node = add(graph, "aten::neg", {Operand::value(x)});
+  ValueId late = graph.add_input(tensor({2}));
+  std::vector<uint32_t> numbers = text_numbers(graph);
+  EXPECT_EQ(numbers[x.index()], 0u);
+  EXPECT_EQ(numbers[late.index()], 1u);
+  EXPECT_EQ(numbers[graph.node(node).result().index()], 2u);
+  graph.erase(node);
+  EXPECT_EQ(text_numbers(graph)[graph.node(node).result().index()], ValueId::kInvalid);
+}
+
 TEST(VerifyTest, AsksForLocationsWhenTold) {
   Graph graph = parsed("graph @g (%0: tensor<2xf32, cpu>) {\n  %1 = aten.neg(%0) : tensor<2xf32, cpu>\n  return\n}");
   EXPECT_FALSE(verify(graph));
@@ -213,6 +241,19 @@ TEST(ParseTest, SaysWhereAndWhatWasExpected) {
   EXPECT_EQ(error("graph @g () {\n  return\n"), "3:1: expected '}', got the end");
   EXPECT_EQ(error("graph @g (%0: tensor<2xf32, cpu>, %0: tensor<2xf32, cpu>) {\n  return\n}"),
             "1:57: expected a new value, got %0 again");
+}
+
+TEST(ParseTest, SaysWhereAnOperatorStandsThatNobodyKnows) {
+  auto known = [](std::string_view name) { return name == "aten::neg"; };
+  const std::string text =
+      "graph @g (%0: tensor<2xf32, cpu>) {\n  %1 = aten.neg(%0) : tensor<2xf32, cpu>\n  return\n}\n";
+  EXPECT_TRUE(parse_graph(text, known));
+  EXPECT_TRUE(
+      parse_graph("graph @g () {\n  %0 = framejit.constant(const<0>) : tensor<2xf32, cpu>\n  return\n}", known));
+  auto refused =
+      parse_graph("graph @g (%0: tensor<2xf32, cpu>) {\n  %1 = my.neg(%0) : tensor<2xf32, cpu>\n  return\n}", known);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().to_string(), "2:8: expected an operator of LibTorch, got 'my::neg'");
 }
 
 }  // namespace
