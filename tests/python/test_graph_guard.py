@@ -89,7 +89,7 @@ def flat(result):
 @pytest.mark.parametrize(
     "fn, shape",
     [
-        (Block().eval(), (2, 5, 8)),
+        (Block(), (2, 5, 8)),
         (conv, (1, 2, 4, 4)),
         (loops, (2, 3)),
         (writes, (2, 3)),
