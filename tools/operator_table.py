@@ -9,6 +9,7 @@ its own. All samples take about ten minutes.
 """
 
 import argparse
+import collections
 import pathlib
 import sys
 
@@ -42,7 +43,15 @@ def measure(op):
     row, inference = operators.measure(op), operators.compare_inference(op)
     texts = row["differences"] + inference["differences"]
     row["differences"] = len(row["differences"])
-    return {**row, "inferred": inference["inferred"], "inferred_wrong": len(inference["differences"]), "texts": texts}
+    return {
+        **row,
+        "inferred": inference["inferred"],
+        "inferred_wrong": len(inference["differences"]),
+        "meta": inference["meta"],
+        "wrong_meta": sorted(inference["wrong_meta"]),
+        "errors": inference["errors"],
+        "texts": texts,
+    }
 
 
 def cell_text(row):
@@ -59,12 +68,17 @@ def cell_text(row):
 def summary(account):
     rows = account["operators"].values()
     keys = ("samples", "captured", "again", "refused", "differences", "inferred", "inferred_wrong")
-    counts = {key: sum(row.get(key, 0) for row in rows) for key in keys}
+    counts = {key: sum(row.get(key, 0) for row in rows) for key in (*keys, "meta")}
+    errors = collections.Counter()
+    for row in rows:
+        errors.update(row.get("errors", {}))
     return {
         "heading": heading(account),
         "operators": len(rows),
         "whole": sum("error" not in row and row["captured"] == row["samples"] for row in rows),
         "failed": sum("error" in row for row in rows),
+        "wrong_meta": sorted({name for row in rows for name in row.get("wrong_meta", ())}),
+        "errors": errors,
         **counts,
     }
 

@@ -203,8 +203,9 @@ InferStatus diag_embed(InferContext& c) {
 
 InferStatus bernoulli(InferContext& c) { return same_preserved(c); }
 
-InferStatus same_contiguous(InferContext& c) {
+InferStatus triangle(InferContext& c) {
   const TensorMeta& self = c.self();
+  if (self.dim() < 2) return InferStatus::kError;
   c.add_fresh(self.sizes, self.dtype, self.device);
   return InferStatus::kOk;
 }

@@ -44,7 +44,7 @@ InferStatus eye(InferContext& c);
 InferStatus eye_m(InferContext& c);
 InferStatus randperm(InferContext& c);
 InferStatus bernoulli(InferContext& c);
-InferStatus same_contiguous(InferContext& c);  // shape and type of operand 0, contiguous
+InferStatus triangle(InferContext& c);  // matrices: shape and type of operand 0, contiguous
 InferStatus diag_embed(InferContext& c);
 InferStatus same_preserved(InferContext& c);  // as empty_like
 InferStatus pin_memory(InferContext& c);

@@ -172,9 +172,30 @@ InferStatus gather(InferContext& c) {
   return InferStatus::kOk;
 }
 
+namespace {
+
+// Whether `other` has the rank of an index and, but for one dimension, no fewer elements in any.
+bool fits(const TensorMeta& index, const TensorMeta& other, int64_t but_for) {
+  auto size = [](const TensorMeta& meta, size_t d) { return meta.dim() == 0 ? 1 : meta.sizes[d]; };
+  const int64_t rank = std::max<int64_t>(index.dim(), 1);
+  if (rank != std::max<int64_t>(other.dim(), 1)) return false;
+  for (int64_t d = 0; d < rank; ++d)
+    if (d != but_for && size(index, static_cast<size_t>(d)) > size(other, static_cast<size_t>(d))) return false;
+  return true;
+}
+
+}  // namespace
+
 InferStatus scatter(InferContext& c) {
   const TensorMeta& self = c.self();
-  if (wrap_dim(c.integer(1), self.dim()) < 0) return InferStatus::kError;
+  int64_t dim = wrap_dim(c.integer(1), self.dim());
+  if (dim < 0) return InferStatus::kError;
+  const TensorMeta* index = c.tensor(2);
+  const TensorMeta* source = c.operand(3).is_value() ? c.tensor(3) : nullptr;
+  if (!index) return c.unsure();
+  if (source && source->dtype != self.dtype) return InferStatus::kError;
+  if (index->numel() > 0 && !(fits(*index, self, dim) && (!source || fits(*index, *source, -1))))
+    return InferStatus::kError;
   c.add_fresh(self.sizes, self.dtype, self.device);
   return InferStatus::kOk;
 }

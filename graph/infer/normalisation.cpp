@@ -35,6 +35,9 @@ InferStatus native_layer_norm(InferContext& c) {
   const TensorMeta *weight = c.tensor(2), *bias = c.tensor(3);
   auto shape = c.ints(1);
   if (shape.empty() || !ends_with(x.sizes, shape)) return InferStatus::kError;
+  for (const TensorMeta* scale : {weight, bias})
+    if (scale && !std::equal(shape.begin(), shape.end(), scale->sizes.begin(), scale->sizes.end()))
+      return InferStatus::kError;
   bool mixed = (weight && weight->dtype != x.dtype) || (bias && bias->dtype != x.dtype);
   if (!is_float_cpu(x) || mixed) return c.unsure();
   c.add_fresh(x.sizes, x.dtype, x.device);

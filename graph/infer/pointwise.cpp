@@ -33,7 +33,7 @@ DType result_dtype(InferContext& c, const Inputs& inputs, Promote promote) {
 
 InferStatus pointwise(InferContext& c, const PointwiseRule& rule) {
   DType dtype = result_dtype(c, gather(c, rule.promote_args), rule.promote);
-  if (dtype == DType::kUndefined) return InferStatus::kError;
+  if (dtype == DType::kUndefined || (rule.no_bool && dtype == DType::kBool)) return InferStatus::kError;
   Inputs inputs = gather(c, rule.iterate_args);
   auto device = common_device(inputs);
   auto out = elementwise_output(inputs);
@@ -51,6 +51,7 @@ InferStatus pointwise_inplace(InferContext& c, const PointwiseRule& rule) {
   const TensorMeta& self = c.self();
   DType dtype = result_dtype(c, gather(c, rule.promote_args), rule.promote);
   if (dtype == DType::kUndefined || !can_cast(dtype, self.dtype)) return InferStatus::kError;
+  if (rule.no_bool && dtype == DType::kBool) return InferStatus::kError;
   Inputs inputs = gather(c, rule.iterate_args);
   if (!common_device(inputs)) return InferStatus::kError;
   for (const TensorMeta* meta : inputs)
@@ -148,8 +149,9 @@ InferStatus where(InferContext& c) {
 
 InferStatus masked_fill(InferContext& c) {
   const TensorMeta& self = c.self();
-  const TensorMeta* mask = c.tensor(1);
-  if (!mask) return c.unsure();
+  const TensorMeta *mask = c.tensor(1), *value = c.tensor(2);
+  if (!mask || !value) return c.unsure();
+  if (value->dim() != 0) return InferStatus::kError;
   DimVector sizes = self.sizes;
   if (mask->dtype != DType::kBool || !broadcast_shape(sizes, mask->sizes)) return InferStatus::kError;
   c.add_fresh(sizes, self.dtype, self.device);
@@ -158,8 +160,9 @@ InferStatus masked_fill(InferContext& c) {
 
 InferStatus masked_fill_inplace(InferContext& c) {
   const TensorMeta& self = c.self();
-  const TensorMeta* mask = c.tensor(1);
-  if (!mask) return c.unsure();
+  const TensorMeta *mask = c.tensor(1), *value = c.tensor(2);
+  if (!mask || !value) return c.unsure();
+  if (value->dim() != 0) return InferStatus::kError;
   if (mask->dtype != DType::kBool || !expandable_to(mask->sizes, self.sizes)) return InferStatus::kError;
   c.add_same(0);
   return InferStatus::kOk;

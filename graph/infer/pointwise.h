@@ -22,6 +22,7 @@ struct PointwiseRule {
   std::array<int8_t, 6> iterate_args = {-1, -1, -1, -1, -1, -1};
   Promote promote = Promote::kCommon;
   bool contiguous = false;  // the result is contiguous whatever the inputs
+  bool no_bool = false;     // refuses bool
 };
 
 InferStatus pointwise(InferContext& c, const PointwiseRule& rule);

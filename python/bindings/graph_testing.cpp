@@ -6,6 +6,7 @@
 
 #include "base/py_ref.h"
 #include "graph/expression.h"
+#include "graph/infer.h"
 #include "graph/op.h"
 
 namespace framejit {
@@ -106,6 +107,13 @@ PyObject* evaluate_expression(PyObject*, PyObject* args) {
     return PyErr_Format(PyExc_ValueError, "%s: expected %zu arguments, got %zd", name, schema, PyList_GET_SIZE(list));
   return integers ? evaluate_all<int64_t>(*found, list, static_cast<size_t>(count))
                   : evaluate_all<double>(*found, list, static_cast<size_t>(count));
+}
+
+PyObject* has_rule(PyObject*, PyObject* args) {
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s", &name)) return nullptr;
+  graph::OpId op = graph::find_op(name);
+  return PyBool_FromLong(op.valid() && graph::has_infer_rule(op));
 }
 
 }  // namespace framejit

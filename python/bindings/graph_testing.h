@@ -10,4 +10,7 @@ PyObject* expression(PyObject*, PyObject* args);
 // evaluate(operator, arguments, count, integers) -> list of numbers, of a reduction one
 PyObject* evaluate_expression(PyObject*, PyObject* args);
 
+// has_rule(operator) -> bool: whether graph/ infers what it returns
+PyObject* has_rule(PyObject*, PyObject* args);
+
 }  // namespace framejit

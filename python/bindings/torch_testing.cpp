@@ -210,6 +210,7 @@ PyObject* set_meta_only(PyObject*, PyObject* flag) {
 
 PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},
                          {"set_meta_only", set_meta_only, METH_O, nullptr},
+                         {"has_rule", has_rule, METH_VARARGS, nullptr},
                          {"expression", expression, METH_VARARGS, nullptr},
                          {"evaluate", evaluate_expression, METH_VARARGS, nullptr},
                          {"global_state", global_state, METH_NOARGS, nullptr},

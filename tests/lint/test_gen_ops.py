@@ -92,7 +92,9 @@ def test_builder_that_cannot_be_made_is_refused(collect, text, what):
     assert what in str(refused.value)
 
 
-POINTWISE = '- schema: "f(Tensor self, Scalar? min, bool upper, str? mode) -> Tensor"\n  infer: pointwise\n  args: [self]\n'
+POINTWISE = (
+    '- schema: "f(Tensor self, Scalar? min, bool upper, str? mode) -> Tensor"\n  infer: pointwise\n  args: [self]\n'
+)
 REDUCE = '- schema: "g(Tensor self) -> Tensor"\n  infer: reduce\n'
 
 
@@ -157,7 +159,11 @@ def test_reduction_must_reduce(collect):
 
 
 def test_page_has_each_overload_with_its_rule_in_words(collect):
-    text = "# Waves of sound.\n" + SIN + "  infer: pointwise\n  promote: int_to_float\n  inplace: true\n  expr: sin(self)\n"
+    text = (
+        "# Waves of sound.\n"
+        + SIN
+        + "  infer: pointwise\n  promote: int_to_float\n  inplace: true\n  expr: sin(self)\n"
+    )
     rows = collect(text)
     (group,) = groups(rows, expressions(rows))
     assert (group["heading"], group["words"], group["names"]) == ("Some", "Waves of sound.", 2)

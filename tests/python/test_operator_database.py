@@ -4,6 +4,7 @@ One sample of each type by default; FRAMEJIT_OPERATOR_SAMPLES is another number,
 FRAMEJIT_OPERATORS="sin add" runs those alone.
 """
 
+import collections
 import json
 import os
 import pathlib
@@ -17,9 +18,15 @@ import torch
 
 import framejit
 import operators
+from framejit import _C
+from support.skip_list import read
 
 CELL = "py{}{}-torch{}".format(*sys.version_info[:2], metadata.version("torch").partition("+")[0])
 RECORDED = pathlib.Path(__file__).resolve().parents[2] / "docs" / "operators" / f"{CELL}.json"
+# Their reasons stand beside them. LibTorch's kernels decide; the rules of graph/ agree with those.
+LISTS = pathlib.Path(operators.__file__).parent
+WRONG_META = read(str(LISTS / "wrong_meta_kernels.txt"))
+LEFT_TO_KERNELS = read(str(LISTS / "left_to_kernels.txt"))
 SAMPLES = os.environ.get("FRAMEJIT_OPERATOR_SAMPLES", "1")
 NAMES = os.environ.get("FRAMEJIT_OPERATORS", "").split()
 SECONDS = 1800
@@ -58,6 +65,24 @@ def test_compiled_does_what_eager_does(found):
 def test_inference_says_what_kernels_return(found):
     assert not differences(found, "inference")
     assert sum(row["inference"]["inferred"] for row in found.values()) > len(found)
+
+
+def test_wrong_meta_kernels_are_those_listed(found):
+    wrong = {name: text for row in found.values() for name, text in row["inference"]["wrong_meta"].items()}
+    unlisted = [text for name, text in wrong.items() if name not in WRONG_META]
+    assert not unlisted, "\n".join(unlisted)
+    assert sum(row["inference"]["meta"] for row in found.values()) > len(found)
+
+
+def test_calls_that_an_operator_refuses_are_refused_by_the_recorder(found):
+    errors = collections.Counter()
+    for row in found.values():
+        errors.update(row["inference"]["errors"])
+    # Errors in other words are differences of test_inference_says_what_kernels_return.
+    left = {name: text for row in found.values() for name, text in row["inference"]["left_to_kernel"].items()}
+    unlisted = [text for name, text in left.items() if name not in LEFT_TO_KERNELS]
+    assert not unlisted, "\n".join(unlisted)
+    assert NAMES or errors["same"] > 20 and errors["same"] + errors["stopped"] > errors["later"], errors
 
 
 def test_what_the_table_has_whole_is_captured_whole(found, recorded):
@@ -107,3 +132,45 @@ def test_wrong_inference_is_found(monkeypatch):
     monkeypatch.setattr(operators.inference, "infer", lambda func, args, kwargs: torch.empty(3, 3))
     found = operators.compare_inference(sine(), 1, (torch.float32,))
     assert len(found["differences"]) == found["inferred"] == found["calls"] > 0, found
+
+
+def test_wrong_meta_kernel_is_found(monkeypatch):
+    asked = operators.inference.infer
+
+    def wrong(func, args, kwargs):
+        meta_only = _C._testing.set_meta_only(False)
+        _C._testing.set_meta_only(meta_only)
+        return torch.empty(3, 3) if meta_only else asked(func, args, kwargs)
+
+    monkeypatch.setattr(operators.inference, "infer", wrong)
+    found = operators.compare_inference(sine(), 1, (torch.float32,))
+    assert "aten::sin" in found["wrong_meta"] and found["meta"] == found["calls"] and not found["differences"], found
+
+
+def negation():
+    """An operator of which only a call that it refuses is known."""
+    error = SimpleNamespace(sample_input=SimpleNamespace(input=torch.tensor([True]), args=(), kwargs={}))
+    entry = sine()
+    entry.name, entry.op, entry.sample_inputs_func = "neg", torch.neg, lambda op, device, dtype, requires_grad: []
+    entry.error_inputs_func = lambda op, device: [error]
+    return entry
+
+
+def test_refused_call_is_refused_by_the_recorder():
+    found = operators.compare_inference(negation(), 1, (torch.float32,))
+    assert found["errors"] in ({"same": 1}, {"stopped": 1}) and not found["differences"], found
+
+
+def test_call_that_is_left_to_the_kernel_is_found(monkeypatch):
+    monkeypatch.setattr(operators.inference, "infer", lambda func, args, kwargs: torch.empty(3))
+    found = operators.compare_inference(negation(), 1, (torch.float32,))
+    assert found["errors"] == {"later": 1} and list(found["left_to_kernel"]) == ["aten::neg"], found
+
+
+def test_error_in_other_words_is_found(monkeypatch):
+    def refuse(func, args, kwargs):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(operators.inference, "infer", refuse)
+    found = operators.compare_inference(negation(), 1, (torch.float32,))
+    assert "+ RuntimeError: no" in found["differences"][0] and not found["errors"], found

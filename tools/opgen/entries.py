@@ -120,7 +120,7 @@ def pointwise(entry, function="pointwise"):
     promote = entry.get("promote", "common", PROMOTE)
     if promote != "common":
         parts.append(f".promote = infer::Promote::{PROMOTE[promote]}")
-    return call(function, "PointwiseRule", parts + entry.flags_named("contiguous"))
+    return call(function, "PointwiseRule", parts + entry.flags_named("contiguous", "no_bool"))
 
 
 def pointwise_inplace(entry):

@@ -142,6 +142,47 @@ TEST(ConvolutionTest, FollowsChannelsLast) {
             "tensor<1x16x4x4xf32, cpu, strides=[256, 1, 64, 16]>");
 }
 
+TEST(PointwiseTest, RefusesWhatTheOperatorRefuses) {
+  Inference i({tensor({2}, DType::kBool), tensor({2}), tensor({})});
+  EXPECT_EQ(i.text("aten::neg", {val(0)}), "error");
+  EXPECT_EQ(i.text("aten::neg_", {val(0)}), "error");
+  EXPECT_EQ(i.text("aten::masked_fill.Tensor", {val(1), val(0), val(1)}), "error");
+  EXPECT_EQ(i.text("aten::masked_fill.Tensor", {val(1), val(0), val(2)}), "tensor<2xf32, cpu>");
+  EXPECT_EQ(i.text("aten::masked_fill_.Scalar", {val(1), val(0), Operand::integer(1)}), "tensor<2xf32, cpu>");
+}
+
+TEST(IndexingTest, ScatterRefusesIndicesAndSourcesThatDoNotFit) {
+  Inference i({tensor({3, 4}), tensor({2, 4}, DType::kI64), tensor({3, 4}), tensor({3, 4}, DType::kF64), tensor({4}),
+               tensor({4}, DType::kI64), tensor({2, 5}, DType::kI64), tensor({0}, DType::kI64)});
+  auto scatter = [&](int index, int source) {
+    return i.text("aten::scatter_add", {val(0), Operand::integer(0), val(index), val(source)});
+  };
+  EXPECT_EQ(scatter(1, 2), "tensor<3x4xf32, cpu>");
+  EXPECT_EQ(scatter(1, 3), "error");  // another type
+  EXPECT_EQ(scatter(1, 4), "error");  // another rank of the source
+  EXPECT_EQ(scatter(5, 2), "error");  // of the index
+  EXPECT_EQ(scatter(6, 2), "error");  // more indices than elements
+  EXPECT_EQ(scatter(7, 4), "tensor<3x4xf32, cpu>");
+  EXPECT_EQ(i.text("aten::scatter.value", {val(0), Operand::integer(0), val(6), Operand::real(1.0)}), "error");
+}
+
+TEST(NormalisationTest, LayerNormRefusesScalesOfAnotherShape) {
+  Inference i({tensor({2, 4}), tensor({4}), tensor({1, 4})});
+  const int64_t shape[] = {4};
+  auto norm = [&](Operand weight, Operand bias) {
+    return i.text("aten::native_layer_norm", {val(0), Operand::ints(shape), weight, bias, Operand::real(1e-5)});
+  };
+  EXPECT_EQ(norm(val(1), Operand::none()), "tensor<2x4xf32, cpu>; tensor<2x1xf32, cpu>; tensor<2x1xf32, cpu>");
+  EXPECT_EQ(norm(val(2), Operand::none()), "error");
+  EXPECT_EQ(norm(Operand::none(), val(2)), "error");
+}
+
+TEST(CreationTest, TrianglesAreOfMatrices) {
+  Inference i({tensor({4}), tensor({2, 3})});
+  EXPECT_EQ(i.text("aten::triu", {val(0), Operand::integer(0)}), "error");
+  EXPECT_EQ(i.text("aten::tril", {val(1), Operand::integer(0)}), "tensor<2x3xf32, cpu>");
+}
+
 TEST(InferTest, SymbolicOrSparseOperandsHaveNoRule) {
   TensorMeta sparse = tensor({2});
   sparse.layout = Layout::kSparse;
