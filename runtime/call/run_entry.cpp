@@ -59,7 +59,6 @@ FoundEntry not_now(const CodeCache& cache, Segment& segment, const char* why) {
   ++engine().stats.break_reasons[stop_reason_info(StopReason::kActiveMode).name];
   FoundEntry found;
   found.stop = {StopReason::kActiveMode, why, stop_location(cache.decoded(), segment.at())};
-  found.captured = true;  // as far as it goes: full_graph=True says why there is none
   segment.set_refused(found.stop);
   return found;
 }

@@ -124,7 +124,8 @@ PyObject* StaticCall::run_found(FoundEntry found) {
 }
 
 bool StaticCall::breaks_full_graph(const FoundEntry& found) {
-  if (!found.captured || (found.entry && found.entry->returns())) return false;
+  const bool refused = !found.entry && found.stop.reason == StopReason::kActiveMode;
+  if ((!found.captured && !refused) || (found.entry && found.entry->returns())) return false;
   if (found.stop.reason == StopReason::kUncaughtException) return false;  // the user's own error says more
   const StopReasonInfo& reason = stop_reason_info(found.stop.reason);
   std::string text =
