@@ -13,7 +13,6 @@ import framejit
 from support import counts
 from test_graphs import built
 
-
 SEVEN, INTEGERS = torch.ones(7), torch.ones(2, 3, dtype=torch.int64)
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from support import counts
 from torch import nn
 
 import framejit
+from support import counts
 
 GENERATOR = torch.Generator()
 

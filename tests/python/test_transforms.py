@@ -2,12 +2,23 @@
 
 import pytest
 import torch
-from support import counts
 from torch import nn
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vjp,
+    vmap,
+)
 from torch.utils._pytree import tree_flatten
 
 import framejit
+from support import counts
 
 NET = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
 PARAMETERS = {name: value.detach().clone() for name, value in NET.named_parameters()}
