@@ -11,20 +11,21 @@ namespace framejit {
 
 namespace {
 
-// Special methods through which C code could run Python code of an operand's type. Text forms are not among them:
-// only str(), repr() and format() use these, and look for themselves.
+// Special methods through which C code could run Python code of an operand's type, torch's functions by the last.
+// Text forms are not among them: only str(), repr() and format() use these, and look for themselves.
 const char* const kSpecials[] = {
-    "__eq__",       "__ne__",        "__lt__",      "__le__",      "__gt__",       "__ge__",       "__hash__",
-    "__iter__",     "__next__",      "__len__",     "__bool__",    "__contains__", "__getitem__",  "__setitem__",
-    "__delitem__",  "__index__",     "__int__",     "__float__",   "__add__",      "__radd__",     "__sub__",
-    "__rsub__",     "__mul__",       "__rmul__",    "__truediv__", "__rtruediv__", "__floordiv__", "__mod__",
-    "__pow__",      "__matmul__",    "__rmatmul__", "__and__",     "__or__",       "__xor__",      "__neg__",
-    "__invert__",   "__abs__",       "__iadd__",    "__rpow__",    "__round__",    "__reversed__", "__lshift__",
-    "__rshift__",   "__rfloordiv__", "__rmod__",    "__pos__",     "__imul__",     "__isub__",     "__rlshift__",
-    "__rrshift__",  "__rand__",      "__ror__",     "__rxor__",    "__divmod__",   "__rdivmod__",  "__imatmul__",
-    "__itruediv__", "__ifloordiv__", "__imod__",    "__ipow__",    "__ilshift__",  "__irshift__",  "__iand__",
-    "__ior__",      "__ixor__",      "__complex__", "__trunc__",   "__floor__",    "__ceil__",     "__missing__",
-    "__bytes__"};
+    "__eq__",      "__ne__",        "__lt__",       "__le__",        "__gt__",       "__ge__",
+    "__hash__",    "__iter__",      "__next__",     "__len__",       "__bool__",     "__contains__",
+    "__getitem__", "__setitem__",   "__delitem__",  "__index__",     "__int__",      "__float__",
+    "__add__",     "__radd__",      "__sub__",      "__rsub__",      "__mul__",      "__rmul__",
+    "__truediv__", "__rtruediv__",  "__floordiv__", "__mod__",       "__pow__",      "__matmul__",
+    "__rmatmul__", "__and__",       "__or__",       "__xor__",       "__neg__",      "__invert__",
+    "__abs__",     "__iadd__",      "__rpow__",     "__round__",     "__reversed__", "__lshift__",
+    "__rshift__",  "__rfloordiv__", "__rmod__",     "__pos__",       "__imul__",     "__isub__",
+    "__rlshift__", "__rrshift__",   "__rand__",     "__ror__",       "__rxor__",     "__divmod__",
+    "__rdivmod__", "__imatmul__",   "__itruediv__", "__ifloordiv__", "__imod__",     "__ipow__",
+    "__ilshift__", "__irshift__",   "__iand__",     "__ior__",       "__ixor__",     "__complex__",
+    "__trunc__",   "__floor__",     "__ceil__",     "__missing__",   "__bytes__",    "__torch_function__"};
 
 bool type_has_python_specials(PyTypeObject* type) {
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;

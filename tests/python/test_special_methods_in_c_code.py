@@ -27,6 +27,15 @@ class Index:
         return self.value
 
 
+class Overriding:
+    """No tensor, but torch's functions ask it."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        LOG.append(function.__name__)
+        return len(args)
+
+
 class Noted:
     """Each of its special methods says that it was called."""
 
@@ -308,3 +317,25 @@ def test_generator_that_the_collector_closes_while_c_code_runs():
     with counts.counting() as counted:
         compiled(torch.ones(3))
     assert (LOG, counted.breaks) == ([1], 0), counted
+
+
+OVERRIDING = Overriding()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, o: (torch.add(x, o), x.sin()),
+        lambda x, o: (torch.stack([x, o]), x.sin()),
+        lambda x, o: torch.mul(x, OVERRIDING),
+    ],
+)
+def test_torch_functions_ask_an_object_in_each_call(fn):
+    LOG.clear()
+    expected = fn(torch.ones(3), Overriding())
+    compiled, once = framejit.to_static(fn), list(LOG)
+    for _ in range(3):
+        LOG.clear()
+        result = compiled(torch.ones(3), Overriding())
+        assert str(result) == str(expected) and LOG == once
+    LOG.clear()
