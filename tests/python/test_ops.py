@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -248,7 +249,8 @@ def test_unknown_name_is_one_clear_error():
 def test_an_operator_that_torch_lacks_is_one_clear_error(tmp_path):
     text = pathlib.Path(ops.__file__).read_text()
     copy = tmp_path / "older_ops.py"
-    copy.write_text(text.replace("def relu(", "def of_a_later_torch(").replace("relu relu_", "of_a_later_torch relu_"))
+    probes = re.sub(r"(?<=\s)relu(?=\s)", "of_a_later_torch", text.replace("def relu(", "def of_a_later_torch("))
+    copy.write_text(probes)
     spec = importlib.util.spec_from_file_location("older_ops", copy)
     older = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(older)
