@@ -20,7 +20,8 @@ ONE_GRAPH = {
     "several": lambda x: (torch.randn(4), torch.randint(0, 9, (5,)), torch.randperm(6), torch.rand_like(x), torch.randn_like(x)),
     "bernoulli": lambda x: (torch.bernoulli(x), x.bernoulli(), x.clone().bernoulli_(0.5)),
     "in place": lambda x: x.clone().uniform_(-1, 1).add_(x.clone().normal_()).add_(x.clone().exponential_()),
-    "distributions": lambda x: (torch.normal(x, 1.0), torch.normal(0.0, x), torch.poisson(x), torch.multinomial(x, 2)),
+    "distributions": lambda x: (torch.normal(x, 1.0), torch.normal(0.0, x), torch.multinomial(x, 2)),
+    "poisson": lambda x: torch.poisson(x),
     "dropout": lambda x: (nn.functional.dropout(x, 0.5), DROPOUT(x), nn.functional.alpha_dropout(x, 0.5, True), nn.functional.dropout(x, 0.5, False)),
     "rrelu": lambda x: nn.functional.rrelu(x - 0.5, training=True),
     "initialisation": lambda x: nn.init.kaiming_uniform_(x.clone()),
@@ -49,8 +50,8 @@ def test_numbers_are_those_of_eager(name):
     with counts.counting() as counted:
         for _ in range(3):
             assert_same(compiled, ONE_GRAPH[name])
-    if "generator" in name:
-        return  # a break with a reason would do: the numbers count
+    if "generator" in name or name == "poisson":
+        return  # a break with a reason would do: the numbers count; torch 2.4 has no Meta kernel of poisson
     assert (counted.graphs, counted.breaks) == (1, 0), counted.break_reasons
 
 
