@@ -89,6 +89,7 @@ def test_training_is_eager_at_the_call_with_graphs_on_both_sides(use_reentrant):
     assert report.stats["break_reasons"] == {"Recomputation": 1}
 
 
+@pytest.mark.runs_once("what both runs save is counted")
 def test_what_is_saved_is_what_eager_saves():
     """The break keeps what checkpointing is for: what lies inside is computed again, not kept."""
     module = Checkpointed(False)

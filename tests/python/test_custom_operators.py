@@ -115,6 +115,7 @@ def test_one_graph_where_grad_mode_is_off(what):
         check(lambda x: CALLS[what](x), x3().requires_grad_())
 
 
+@pytest.mark.runs_once("the kernel says each time that it ran")
 def test_kernel_runs_once_a_call_and_in_order():
     def f(x):
         ops.note(x)
@@ -192,6 +193,7 @@ def test_custom_operator_on_a_detached_tensor_in_training():
     check(run, x3().requires_grad_(), after=after)
 
 
+@pytest.mark.runs_once("the kernel says each time that it ran")
 def test_failure_leaves_the_call_and_ran_once():
     compiled = framejit.to_static(lambda x: ops.refuse(x * 2) + 1)
     for count in (1, 2):
@@ -202,6 +204,7 @@ def test_failure_leaves_the_call_and_ran_once():
     assert framejit.stats()["graphs"] >= 1
 
 
+@pytest.mark.runs_once("the kernel says each time that it ran")
 def test_failure_in_sight_of_a_handler():
     def f(x, log):
         log.append("before")
@@ -219,6 +222,7 @@ def test_failure_in_sight_of_a_handler():
     check(lambda x: f(x, []), graphs=None, breaks=at_least(1))
 
 
+@pytest.mark.runs_once("the kernel says each time that it ran")
 def test_effect_before_a_later_failure_happens_once():
     def f(x, indices, log):
         ops.note(x)

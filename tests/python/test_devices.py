@@ -295,6 +295,7 @@ def test_a_mixture_that_is_allowed_is_captured(which):
 # The default device
 
 
+@pytest.mark.runs_once("the captures under each context are counted")
 def test_a_device_context_around_the_call():
     x = x23()
     compiled = framejit.to_static(lambda x: (torch.zeros(2, 3) + 1, torch.zeros_like(x), x * 2))
@@ -326,6 +327,7 @@ def test_the_default_device_is_told_as_in_eager():
             told()
 
 
+@pytest.mark.runs_once("the captures under each context are counted")
 def test_set_default_device_is_guarded():
     x = x23()
     compiled = framejit.to_static(lambda x: (torch.ones(2), x + 1))
