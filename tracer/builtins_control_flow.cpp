@@ -39,6 +39,7 @@ std::vector<SymValue> tensors_of(Simulator& sim, SymValue value, const char* wha
 
 std::vector<PyObject*> objects_of(const std::vector<SymValue>& values) {
   std::vector<PyObject*> objects;
+  objects.reserve(values.size());
   for (const SymValue& value : values) objects.push_back(value.get());
   return objects;
 }

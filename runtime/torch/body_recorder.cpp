@@ -48,6 +48,7 @@ std::vector<at::Tensor> BodyRecorder::begin(Recorder& recorder, const std::vecto
   Mark& mark = open_.emplace_back(Mark{graph.node_count(), graph.value_count(), {}});
   if (like.empty()) return {};
   std::vector<graph::TensorMeta> metas;
+  metas.reserve(like.size());
   for (const at::Tensor& fake : like) metas.push_back(graph.meta(fake_impl(fake)->value()));
   const graph::NodeId node = graph.add_node(parameters_op(), {}, results_of(metas), recorder.location());
   for (size_t i = 0; i < metas.size(); ++i) mark.parameters.push_back(graph.node(node).result(i));

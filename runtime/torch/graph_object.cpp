@@ -21,6 +21,7 @@ Ref copy_of_program(const graph::Graph& graph, const ProgramFacts& facts, const 
                     std::vector<std::string> sources) {
   auto copy = std::make_shared<BuiltGraph>(graph.clone());
   std::vector<graph::ValueId> values;
+  values.reserve(outputs.size());
   for (const OutputSpec& output : outputs) values.push_back(output.value);
   copy->contents.set_outputs(values);
   copy->recorder->set_constants(facts.constants);

@@ -210,6 +210,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
  private:
   static std::vector<at::Tensor> unpacked(const std::vector<PyObject*>& objects) {
     std::vector<at::Tensor> tensors;
+    tensors.reserve(objects.size());
     for (PyObject* object : objects) tensors.push_back(unpack_tensor(object));
     return tensors;
   }
