@@ -33,12 +33,13 @@ def totals():
 
 
 def growth(run):
-    """What `CALLS` calls add, after a warm-up; the least of up to eight tries, so that chance does not count.
+    """What `CALLS` calls add, after a warm-up; the least of up to sixty tries, so that chance does not count.
 
-    A leak adds to each try. What an interpreter keeps for itself settles after a few hundred calls (3.10 takes longest)."""
+    A leak adds to each try. What an interpreter keeps for itself settles after a few hundred calls, its tables of classes
+    after some thousand where many tests ran before."""
     settle(run, 10)
     tries = []
-    for _ in range(8):
+    for _ in range(60):
         before = totals()
         settle(run, CALLS)
         tries.append([after - first for after, first in zip(totals(), before)])
