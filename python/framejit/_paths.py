@@ -2,11 +2,13 @@
 
 import os
 import site
+import sys
 import sysconfig
 
 from framejit import _C
 
 STANDARD_NAMES = ("<frozen", "<string>", "<__array_function__")
+PACKAGES = ("site-packages", "dist-packages")
 
 
 def skipped_prefixes():
@@ -24,7 +26,7 @@ def skipped_prefixes():
     # site-packages lies inside the standard library's folder, and is the user's code.
     standard = list(STANDARD_NAMES)
     for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
-        standard += _inside(folder, keep=("site-packages", "dist-packages"))
+        standard += _inside(folder, keep=PACKAGES)
     standard.append(os.path.join(os.path.dirname(torch.__file__), "_functorch") + os.sep)
     return standard, [os.path.dirname(module.__file__) + os.sep for module in (torch, _C)]
 
@@ -32,12 +34,15 @@ def skipped_prefixes():
 def installed_prefixes():
     """Beginnings of the names of all files that are not the user's own: the above and what is in site-packages.
 
+    Folders of that name count wherever they lie on the path: another environment's may be there too.
+
     Returns:
         tuple
     """
     standard, libraries = skipped_prefixes()
     paths = sysconfig.get_paths()
     installed = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
+    installed |= {os.path.abspath(entry) for entry in sys.path if os.path.basename(entry) in PACKAGES}
     return tuple(standard + libraries + [folder + os.sep for folder in sorted(installed)])
 
 
