@@ -21,7 +21,7 @@ def remove_stale_links(target, wanted):
     for folder, _, names in os.walk(target):
         for name in names:
             path = os.path.join(folder, name)
-            if os.path.islink(path) and os.path.relpath(path, target) not in wanted:
+            if name.endswith(SUFFIXES) and os.path.islink(path) and os.path.relpath(path, target) not in wanted:
                 os.remove(path)
 
 

@@ -8,5 +8,6 @@ namespace framejit {
 int add_static_function_bindings(PyObject* module);
 int add_engine_bindings(PyObject* module);
 int add_graph_bindings(PyObject* module);
+int add_kernel_bindings(PyObject* module);
 
 }  // namespace framejit

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "base/py_ref.h"
+#include "codegen/kernels/fuse.h"
 #include "graph/expression.h"
 #include "graph/infer.h"
 #include "graph/op.h"
+#include "graph/parse.h"
 
 namespace framejit {
 namespace {
@@ -114,6 +116,23 @@ PyObject* has_rule(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "s", &name)) return nullptr;
   graph::OpId op = graph::find_op(name);
   return PyBool_FromLong(op.valid() && graph::has_infer_rule(op));
+}
+
+PyObject* kernels_of(PyObject*, PyObject* text) {
+  const char* utf8 = PyUnicode_AsUTF8(text);
+  if (!utf8) return nullptr;
+  auto parsed = graph::parse_graph(utf8);
+  if (!parsed.ok()) {
+    PyErr_SetString(PyExc_ValueError, parsed.error().to_string().c_str());
+    return nullptr;
+  }
+  const graph::Graph& graph = parsed.value();
+  Ref list = Ref::steal(PyList_New(0));
+  for (const codegen::FusedGroup& group : codegen::fuse(graph, graph.outputs(), {})) {
+    Ref item = Ref::steal(PyUnicode_FromString(codegen::to_string(group.kernel).c_str()));
+    if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
+  }
+  return list.release();
 }
 
 }  // namespace framejit

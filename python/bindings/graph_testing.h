@@ -10,6 +10,9 @@ PyObject* expression(PyObject*, PyObject* args);
 // evaluate(operator, arguments, count, integers) -> list of numbers, of a reduction one
 PyObject* evaluate_expression(PyObject*, PyObject* args);
 
+// kernels(text of a graph) -> list of str: the kernels that its nodes fuse to
+PyObject* kernels_of(PyObject*, PyObject* text);
+
 // has_rule(operator) -> bool: whether graph/ infers what it returns
 PyObject* has_rule(PyObject*, PyObject* args);
 

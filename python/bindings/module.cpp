@@ -16,7 +16,8 @@ extern "C" [[gnu::visibility("default")]] PyObject* PyInit__C() {
   if (!module) return nullptr;
   PyObject* testing = nullptr;
   if (framejit::add_static_function_bindings(module) == 0 && framejit::add_engine_bindings(module) == 0 &&
-      framejit::add_graph_bindings(module) == 0 && (testing = framejit::make_torch_testing_module()) != nullptr &&
+      framejit::add_graph_bindings(module) == 0 && framejit::add_kernel_bindings(module) == 0 &&
+      (testing = framejit::make_torch_testing_module()) != nullptr &&
       PyModule_AddObject(module, "_testing", testing) == 0)
     return module;
   Py_DECREF(module);

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import types
+import warnings
 
 import torch
 
@@ -19,7 +20,7 @@ __all__ = [
     "to_static",
 ]
 
-_BACKENDS = {None: None, "native": None, "aten": None}
+_BACKENDS = {None: None, "aten": None, "native": "native"}
 
 
 def backend_names():
@@ -34,8 +35,10 @@ def to_static(fn=None, *, full_graph=False, backend="aten"):
         fn: a function, method, lambda, `functools.partial`, class method, static method, callable object, or
             `torch.nn.Module`. Without it, a decorator with these options is returned.
         full_graph: raise `framejit.GraphBreakError` (file, line, reason) instead of breaking the graph.
-        backend: "aten" runs the recorded operators through LibTorch; any callable `(fx.GraphModule, example_inputs) ->
-            callable` is used as torch.compile uses it.
+        backend: "aten" runs the recorded operators through LibTorch: results are bit for bit eager's. "native" runs
+            elementwise operators in fused kernels, compiled for this processor when a graph is captured and kept on
+            disk (docs/kernels.md). Any callable `(fx.GraphModule, example_inputs) -> callable` is used as torch.compile
+            uses it.
 
     Returns:
         For a module, the module itself: its `state_dict` keys, class and attributes are untouched. For a class or
@@ -65,7 +68,17 @@ def _resolve_backend(backend):
         return backend
     if backend not in _BACKENDS:
         raise ValueError("no back end {!r}; there are {}".format(backend, sorted(filter(None, _BACKENDS))))
+    if backend == "native":
+        _warn_without_kernels()
     return _BACKENDS[backend]
+
+
+@functools.lru_cache(maxsize=None)
+def _warn_without_kernels():
+    """Once in a process: where there is no compiler, what is captured runs as with "aten"."""
+    why_not = _C.why_no_kernels()
+    if why_not:
+        warnings.warn("framejit: back end \"native\" runs as \"aten\" here: {}".format(why_not), stacklevel=4)
 
 
 def _callable_to_static(fn, options):

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 
+#include "runtime/torch/fused_step.h"
 #include "runtime/torch/gil.h"
 #include "runtime/torch/graph_object.h"
 #include "runtime/torch/py_tensor.h"
@@ -49,7 +50,7 @@ class Registers {
 class AtenExecutable final : public runtime::Executable {
  public:
   AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure);
+                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels);
 
   RunStatus run(PyObject* const* inputs, PyObject** outputs) override;
   size_t output_count() const override { return outputs_.size(); }
@@ -103,7 +104,7 @@ bool is_on_cpu(const graph::Graph& graph) {
 }
 
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure)
+                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels)
     : graph_(graph),
       on_failure_(on_failure),
       training_(std::move(training)),
@@ -115,7 +116,13 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
   }
-  plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
+  const std::vector<bool> skip = unused_views(graph, views_, keep);
+  std::vector<std::shared_ptr<const FusedStep>> fused;
+  if (kernels) {
+    fused = fused_steps(graph, keep, skip);
+    if (training_) training_->use_kernels();
+  }
+  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused);
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
   is_checked_ = on_failure_ == OnFailure::kRaise || plan_.empty() || is_on_cpu(graph) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
@@ -213,8 +220,8 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
                                                           std::shared_ptr<TrainingProgram> training,
-                                                          OnFailure on_failure) {
-  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure);
+                                                          OnFailure on_failure, bool kernels) {
+  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure, kernels);
 }
 
 }  // namespace framejit::torchlib

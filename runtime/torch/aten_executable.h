@@ -15,10 +15,11 @@ enum class OnFailure : uint8_t {
   kUndo,      // the same, where code of the program may see what a failed run leaves: it is taken back, see undo.h
 };
 
-// `graph`: the forward, as passes left it. `training`: null if no output requires grad.
+// `graph`: the forward, as passes left it. `training`: null if no output requires grad. `kernels`: elementwise
+// operators run fused, in kernels of framejit's own; where there are none, as without.
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
                                                           std::shared_ptr<TrainingProgram> training,
-                                                          OnFailure on_failure);
+                                                          OnFailure on_failure, bool kernels = false);
 
 }  // namespace framejit::torchlib

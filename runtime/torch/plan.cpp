@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/clone.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <deque>
@@ -12,6 +13,7 @@
 #include "graph/print.h"
 #include "runtime/torch/body_plan.h"
 #include "runtime/torch/convert.h"
+#include "runtime/torch/fused_step.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/undo.h"
 
@@ -134,6 +136,30 @@ void Plan::run_control_flow(const Step& step, at::Tensor* registers) {
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 
+Plan::Step Plan::make_fused_step(std::shared_ptr<const FusedStep> fused) const {
+  Step step;
+  step.fused = std::move(fused);
+  step.node = step.fused->nodes().back();
+  for (ValueId id : step.fused->inputs())
+    step.tensors.push_back({static_cast<uint16_t>(step.tensors.size()), false, canonical_[id.index()]});
+  for (ValueId id : step.fused->outputs()) step.results.push_back(canonical_[id.index()]);
+  return step;
+}
+
+void Plan::run_fused(const Step& step, at::Tensor* registers) {
+  c10::SmallVector<at::Tensor, 16> tensors;
+  c10::SmallVector<bool, 16> last_use;
+  for (const Source& source : step.tensors) {
+    last_use.push_back(source.last_use);
+    tensors.push_back(source.last_use ? std::move(registers[source.reg]) : registers[source.reg]);
+  }
+  tensors.resize(step.tensors.size() + step.results.size());
+  step.fused->run({tensors.data(), tensors.size()}, {last_use.data(), last_use.size()});
+  for (size_t i = 0; i < step.results.size(); ++i)
+    registers[step.results[i]] = std::move(tensors[step.tensors.size() + i]);
+  for (uint32_t reg : step.dead) registers[reg].reset();
+}
+
 Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
   Step step;
   step.op = op_entry_by_id(node.op);
@@ -169,13 +195,20 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
 }
 
 Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const ConstantPool& constants,
-           const std::vector<bool>& skip, PlanKind kind)
+           const std::vector<bool>& skip, PlanKind kind, const std::vector<std::shared_ptr<const FusedStep>>& fused)
     : kind_(kind) {
   find_canonical(graph);
+  std::vector<const std::shared_ptr<const FusedStep>*> fused_at(fused.empty() ? 0 : graph.node_count());
+  for (const auto& step : fused)
+    for (graph::NodeId id : step->nodes()) fused_at[id.index()] = &step;
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased || (!skip.empty() && skip[n])) continue;
     if (kind_ == PlanKind::kBelowAutograd && is_named(node, "aten::detach")) continue;
+    if (!fused_at.empty() && fused_at[n]) {
+      if ((*fused_at[n])->nodes().back().index() == n) steps_.push_back(make_fused_step(*fused_at[n]));
+      continue;
+    }
     if (is_named(node, "framejit.constant") || is_named(node, "framejit::constant")) {
       Step& step = steps_.emplace_back();
       step.constant = true;
@@ -301,6 +334,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
     return;
   }
   if (step.control_flow) return run_control_flow(step, registers);
+  if (step.fused) return run_fused(step, registers);
   size_t base = stack.size();
   stack.insert(stack.end(), step.arguments.begin(), step.arguments.end());
   for (const Source& source : step.tensors) {

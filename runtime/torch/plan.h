@@ -18,6 +18,7 @@
 namespace framejit::torchlib {
 
 class ControlFlowPlan;
+class FusedStep;
 class UndoLog;
 class UndoPlan;
 
@@ -30,9 +31,10 @@ class Plan {
  public:
   Plan() = default;
   // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be
-  // empty.
+  // empty. `fused`: kernels that run in the place of their nodes.
   Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
-       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd);
+       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd,
+       const std::vector<std::shared_ptr<const FusedStep>>& fused = {});
 
   size_t register_count() const { return register_count_; }
   // Where the tensor of a value is: values that are the same tensor share a register.
@@ -80,6 +82,7 @@ class Plan {
     std::vector<uint32_t> list_lengths;  // of each return, where it is a list
     bool constant = false;               // framejit.constant
     std::shared_ptr<const ControlFlowPlan> control_flow;
+    std::shared_ptr<const FusedStep> fused;
     bool clone = false;  // lift_fresh of a constant that somebody could tell from a new tensor
   };
   static constexpr uint32_t kNoRegister = 0xffffffffu;
@@ -89,6 +92,8 @@ class Plan {
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   Step make_control_flow_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   static void run_control_flow(const Step& step, at::Tensor* registers);
+  Step make_fused_step(std::shared_ptr<const FusedStep> fused) const;
+  static void run_fused(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, const graph::Graph* expected) const;
   static void require_as_expected(const Step& step, const at::Tensor* registers, const graph::Graph& graph);

@@ -191,12 +191,13 @@ class TorchRuntime final : public runtime::TensorRuntime {
     FJ_CHECK(session.finished, "compile() without a finished recording on this thread");
     std::unique_ptr<runtime::Executable> result;
     with_translated_errors([&] {
-      if (backend) {
+      const bool kernels = backend && PyUnicode_Check(backend);
+      if (backend && !kernels) {
         result = make_fx_executable(capture.graph, *session.finished, backend, why_not);
       } else {
         const bool observed = capture.has_handlers || !capture.effects.empty();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
-                                      observed ? OnFailure::kUndo : OnFailure::kRunAgain);
+                                      observed ? OnFailure::kUndo : OnFailure::kRunAgain, kernels);
       }
       return true;
     });

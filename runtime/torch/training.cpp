@@ -6,6 +6,7 @@
 
 #include "graph/alias.h"
 #include "runtime/torch/convert.h"
+#include "runtime/torch/fused_step.h"
 
 namespace framejit::torchlib {
 
@@ -55,11 +56,13 @@ TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
 
 namespace {
 
-void build(BackwardPlan& plan, const ConstantPool& constants) {
+void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
   std::vector<ValueId> keep;
   for (ValueId value : plan.graph.gradients)
     if (value.valid()) keep.push_back(value);
-  plan.plan = Plan(plan.graph.graph, keep, constants);
+  std::vector<std::shared_ptr<const FusedStep>> fused;
+  if (kernels) fused = fused_steps(plan.graph.graph, keep, {});
+  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBelowAutograd, fused);
 }
 
 }  // namespace
@@ -86,7 +89,7 @@ const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gra
     c10::AutoGradMode grad_mode(true);
     found = const_cast<BackwardPlan*>(&add_plan(tangents_of(gradients)));
   }
-  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants());
+  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), kernels_);
   return *found;
 }
 

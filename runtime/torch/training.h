@@ -31,6 +31,8 @@ class TrainingProgram {
   const std::vector<graph::ValueId>& saved() const { return saved_; }
   const Recording& recording() const { return *recording_; }
   const graph::Graph& first_graph() const { return plans_.front()->graph.graph; }
+  // Backwards that are planned from now on run elementwise operators in kernels.
+  void use_kernels() { kernels_ = true; }
   // Records it if there is none yet. Thread-safe.
   const BackwardPlan& plan_for(const std::vector<at::Tensor>& gradients);
 
@@ -45,6 +47,7 @@ class TrainingProgram {
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
+  bool kernels_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<BackwardPlan>> plans_;
   std::unique_ptr<Plan> recompute_plan_;

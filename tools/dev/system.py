@@ -14,6 +14,9 @@ BUILD = {
     "git": "git",
     "libfmt-dev": "/usr/include/fmt/format.h",
     "googletest": "/usr/src/googletest/googletest/src/gtest-all.cc",
+    "llvm-19-dev": "/usr/lib/llvm-19/bin/llvm-config",
+    "libzstd-dev": "/usr/include/zstd.h",
+    "zlib1g-dev": "/usr/include/zlib.h",
 }
 LINT = {"clang-format": "clang-format", "clang-tidy": "clang-tidy"}
 DEBUG_PYTHON = {

@@ -1,0 +1,243 @@
+#include "codegen/kernels/lower.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "codegen/kernels/kernel_builder.h"
+#include "graph/generated/op_ids.h"
+#include "graph/infer/iterator.h"
+#include "graph/op.h"
+
+namespace framejit::codegen {
+
+using graph::DType;
+using graph::Expression;
+using graph::ExpressionNode;
+using graph::ExpressionOp;
+using graph::Graph;
+using graph::Node;
+using graph::Operand;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+constexpr ExpressionNode kCopyNodes[] = {{ExpressionOp::kArgument, false, {-1, -1, -1}, 0}};
+constexpr Expression kCopy{kCopyNodes, 1, graph::kFloating | graph::kInteger | graph::kBoolean, false};
+
+// Conversions have no expression: what they compute is their argument.
+const Expression* expression_of(const Node& node) {
+  return node.op == graph::ops::k__to_copy ? &kCopy : graph::expression_of(node.op);
+}
+
+bool is_known(const TensorMeta& meta) {
+  return meta.layout == graph::Layout::kStrided && meta.device.is_cpu() && value_type(meta.dtype) != DType::kUndefined;
+}
+
+bool is_elementwise(const Node& node) {
+  constexpr uint32_t kUnfit = graph::kOpMutates | graph::kOpRandom | graph::kOpDataDependent | graph::kOpSideEffect |
+                              graph::kOpView | graph::kOpMaybeView | graph::kOpUninitialized | graph::kOpMayRaise;
+  const graph::OpInfo& info = graph::op_info(node.op);
+  if (node.op == graph::ops::k__to_copy) return node.arg(0).is_value();
+  return info.has(graph::kOpPointwise) && (info.flags & kUnfit) == 0;
+}
+
+// Reads the nodes' expressions into one kernel.
+class Lowering {
+ public:
+  Lowering(const Graph& graph, KernelBuilder& builder) : graph_(graph), builder_(builder) {}
+
+  void add(const Node& node) { values_[node.result().value] = result_of(node); }
+  std::vector<ValueId>& inputs() { return inputs_; }
+  int16_t value(ValueId id) const { return values_.at(id.value); }
+
+ private:
+  int16_t result_of(const Node& node);
+  int16_t at(const Node& node, const Expression& expression, int16_t id);
+  int16_t leaf(const Node& node, const ExpressionNode& leaf);
+  int16_t argument(const Node& node, const ExpressionNode& leaf);
+  int16_t tensor(ValueId id);
+  DType compute_type(const Node& node, const Expression& expression) const;
+  bool has_kind(const Expression& expression) const;
+
+  const Graph& graph_;
+  KernelBuilder& builder_;
+  std::vector<ValueId> inputs_;
+  std::unordered_map<uint32_t, int16_t> values_;  // by undetached value: its step
+  // Of the node that is being read.
+  DType type_ = DType::kUndefined;
+  DType promoted_ = DType::kUndefined;
+  std::vector<int16_t> read_;  // by node of the expression
+};
+
+TensorMeta scalar_meta(const Operand& scalar) {
+  const DType dtype = scalar.is(Operand::Kind::kFloat) ? DType::kF64
+                      : scalar.is(Operand::Kind::kInt) ? DType::kI64
+                                                       : DType::kBool;
+  TensorMeta meta = TensorMeta::fresh({}, dtype, {});
+  meta.wrapped_number = true;
+  return meta;
+}
+
+// The type that the operands promote to where the result does not tell: a comparison's.
+DType common_type(const Graph& graph, const Node& node, const Expression& expression) {
+  graph::ResultType types(DType::kF32);
+  for (const ExpressionNode& leaf : expression.all()) {
+    if (leaf.op != ExpressionOp::kArgument) continue;
+    const Operand& operand = node.arg(static_cast<size_t>(leaf.index));
+    if (operand.is_value()) types.add(graph.meta(operand.as_value()));
+    if (operand.is_scalar()) types.add(scalar_meta(operand));
+  }
+  return types.get();
+}
+
+DType Lowering::compute_type(const Node& node, const Expression& expression) const {
+  const DType result = graph_.meta(node.result()).dtype;
+  return result == DType::kBool ? common_type(graph_, node, expression) : result;
+}
+
+bool Lowering::has_kind(const Expression& expression) const {
+  return expression.holds_for(graph::is_floating(type_) ? graph::kFloating
+                              : type_ == DType::kBool   ? graph::kBoolean
+                                                        : graph::kInteger);
+}
+
+int16_t Lowering::tensor(ValueId id) {
+  const ValueId source = undetached(graph_, id);
+  auto known = values_.find(source.value);
+  if (known != values_.end()) return known->second;
+  const auto buffer = static_cast<uint16_t>(inputs_.size());
+  inputs_.push_back(source);
+  builder_.kernel().buffers.push_back({graph_.meta(source).dtype, Access::kContiguous});
+  return values_[source.value] = builder_.load(buffer);
+}
+
+int16_t Lowering::argument(const Node& node, const ExpressionNode& leaf) {
+  const Operand& operand = node.arg(static_cast<size_t>(leaf.index));
+  const DType type = leaf.op == ExpressionOp::kTruthArgument ? DType::kBool : type_;
+  if (operand.is_value()) {
+    const int16_t value = tensor(operand.as_value());
+    // An operator that takes a wider type than it gives has rules of its own.
+    if (graph::is_floating(type) && builder_.type_of(value) == DType::kF64 && type != DType::kF64 &&
+        node.op != graph::ops::k__to_copy && graph_.meta(operand.as_value()).dim() > 0)
+      builder_.fail();
+    return builder_.convert(value, type);
+  }
+  if (operand.is(Operand::Kind::kFloat)) {
+    if (!graph::is_floating(type)) builder_.fail();
+    const int16_t number = builder_.number(operand.as_float(), type);
+    // Comparisons have both sides in the type of the tensor, which may be a half one.
+    return promoted_ == type ? number : builder_.rounded(number, promoted_);
+  }
+  if (operand.is(Operand::Kind::kInt)) return builder_.number(static_cast<double>(operand.as_int()), type);
+  if (operand.is(Operand::Kind::kBool)) return builder_.number(operand.as_bool(), type);
+  if (!operand.is_none()) builder_.fail();
+  return builder_.number(0, type);
+}
+
+int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
+  switch (leaf.op) {
+    case ExpressionOp::kConstant:
+      return builder_.number(leaf.value, leaf.truth ? DType::kBool : type_);
+    case ExpressionOp::kHas:
+      return builder_.truth(!node.arg(static_cast<size_t>(leaf.index)).is_none());
+    case ExpressionOp::kTextIs: {
+      const Operand& text = node.arg(static_cast<size_t>(leaf.index));
+      return builder_.truth(text.is(Operand::Kind::kString) && text.as_string() == leaf.text);
+    }
+    case ExpressionOp::kArgument:
+    case ExpressionOp::kTruthArgument:
+      return argument(node, leaf);
+    default:
+      builder_.fail();
+      return builder_.number(0, type_);
+  }
+}
+
+// Lazily: what a condition known here leaves out makes no steps.
+int16_t Lowering::at(const Node& node, const Expression& expression, int16_t id) {
+  int16_t& known = read_[static_cast<size_t>(id)];
+  if (known >= 0) return known;
+  const ExpressionNode& one = expression.nodes[id];
+  if (one.operands[0] < 0) return known = leaf(node, one);
+  KernelBuilder::Operands operands = {-1, -1, -1};
+  operands[0] = at(node, expression, one.operands[0]);
+  if (one.op == ExpressionOp::kWhere)
+    if (std::optional<bool> which = builder_.known_truth(operands[0]))
+      return read_[static_cast<size_t>(id)] = at(node, expression, one.operands[*which ? 1 : 2]);
+  for (size_t i = 1; i < 3 && one.operands[i] >= 0; ++i) operands[i] = at(node, expression, one.operands[i]);
+  return read_[static_cast<size_t>(id)] = builder_.compute(one.op, operands);
+}
+
+int16_t Lowering::result_of(const Node& node) {
+  const Expression& expression = *expression_of(node);
+  promoted_ = compute_type(node, expression);
+  const DType result = graph_.meta(node.result()).dtype;
+  type_ = value_type(promoted_);
+  if (type_ == DType::kUndefined || !has_kind(expression)) {
+    builder_.fail();
+    return builder_.truth(false);
+  }
+  const bool truth = expression.result().truth;
+  if (!truth || result != DType::kBool) promoted_ = type_;
+  read_.assign(expression.count, -1);
+  return builder_.rounded(at(node, expression, static_cast<int16_t>(expression.count - 1)), result);
+}
+
+std::vector<const TensorMeta*> metas_of(const Graph& graph, const FusedGroup& group) {
+  std::vector<const TensorMeta*> metas;
+  metas.reserve(group.inputs.size() + group.outputs.size());
+  for (ValueId id : group.inputs) metas.push_back(&graph.meta(id));
+  for (ValueId id : group.outputs) metas.push_back(&graph.meta(id));
+  return metas;
+}
+
+}  // namespace
+
+ValueId undetached(const Graph& graph, ValueId value) {
+  while (true) {
+    const graph::NodeId definition = graph.value(value).definition;
+    if (!definition.valid()) return value;
+    const Node& node = graph.node(definition);
+    if (graph::op_name(node.op) != "aten::detach" || !node.arg(0).is_value()) return value;
+    value = node.arg(0).as_value();
+  }
+}
+
+bool can_be_fused(const Graph& graph, const Node& node) {
+  if (node.erased || node.result_count != 1 || !expression_of(node) || !is_elementwise(node)) return false;
+  const graph::ResultMeta& result = graph.value(node.result()).result;
+  if (result.kind != graph::ResultKind::kTensor || result.alias != graph::AliasKind::kFresh || !is_known(result.meta) ||
+      result.meta.numel() == 0 || !result.meta.is_non_overlapping_and_dense())
+    return false;
+  for (const Operand& operand : node.args()) {
+    if (operand.is(Operand::Kind::kValues) || operand.is(Operand::Kind::kComplex)) return false;
+    if (operand.is_value() && !is_known(graph.meta(operand.as_value()))) return false;
+  }
+  KernelBuilder builder;
+  Lowering(graph, builder).add(node);
+  return !builder.failed();
+}
+
+std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> nodes, std::vector<ValueId> outputs) {
+  FusedGroup group{std::move(nodes), {}, std::move(outputs), {}, {}};
+  KernelBuilder builder;
+  Lowering lowering(graph, builder);
+  for (graph::NodeId id : group.nodes) lowering.add(graph.node(id));
+  group.inputs = lowering.inputs();
+  for (ValueId id : group.outputs) {
+    builder.kernel().buffers.push_back({graph.meta(id).dtype, Access::kContiguous, true});
+    builder.store(static_cast<uint16_t>(builder.kernel().buffers.size() - 1), lowering.value(id));
+  }
+  if (builder.failed()) return std::nullopt;
+  group.kernel = std::move(builder.kernel());
+  std::vector<const TensorMeta*> metas = metas_of(graph, group);
+  group.loop = make_loop(graph.meta(group.outputs.front()), metas);
+  for (size_t b = 0; b < metas.size(); ++b) {
+    Buffer& buffer = group.kernel.buffers[b];
+    buffer.access = access_of(group.loop, b, buffer.dtype);
+  }
+  return group;
+}
+
+}  // namespace framejit::codegen

@@ -1,0 +1,37 @@
+// From nodes of the graph to a kernel. What an operator computes is its expression, graph/expression.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "codegen/kernels/kernel.h"
+#include "codegen/kernels/loop.h"
+#include "graph/graph.h"
+
+namespace framejit::codegen {
+
+// Nodes that run as one kernel, in the place of the last of them. The graph keeps its nodes: passes, reports and the
+// backward see what the program did.
+struct FusedGroup {
+  std::vector<graph::NodeId> nodes;    // ascending
+  std::vector<graph::ValueId> inputs;  // of the kernel's first buffers, in their order
+  std::vector<graph::ValueId> outputs;
+  Kernel kernel;
+  Loop loop;
+};
+
+// Whether a node may be part of a kernel: elementwise, with an expression in types that kernels know, on dense tensors
+// of the CPU, with a result of its own.
+bool can_be_fused(const graph::Graph& graph, const graph::Node& node);
+
+// The value whose tensor this is: below autograd a detached tensor is the tensor.
+graph::ValueId undetached(const graph::Graph& graph, graph::ValueId value);
+
+// The kernel of `nodes`, which all have results of one layout. `outputs`: the values that somebody else reads. Nothing
+// if one of its nodes has no kernel after all.
+std::optional<FusedGroup> lower(const graph::Graph& graph, std::vector<graph::NodeId> nodes,
+                                std::vector<graph::ValueId> outputs);
+
+}  // namespace framejit::codegen

@@ -1,0 +1,46 @@
+// Kernels of the back end `native`.
+#include <Python.h>
+
+#include "base/py_ref.h"
+#include "python/bindings/bindings.h"
+#include "runtime/torch/kernel_library.h"
+
+namespace framejit {
+
+namespace {
+
+PyObject* why_no_kernels(PyObject*, PyObject*) {
+  const std::string reason = torchlib::why_no_kernels();
+  if (reason.empty()) Py_RETURN_NONE;
+  return PyUnicode_FromString(reason.c_str());
+}
+
+PyObject* kernel_stats(PyObject*, PyObject*) {
+  const torchlib::KernelStats stats = torchlib::kernel_stats();
+  std::string why_no_folder;
+  const std::string folder = torchlib::kernel_cache_folder(&why_no_folder);
+  return Py_BuildValue("{sKsKsKsKsdssssss}", "compiled", static_cast<unsigned long long>(stats.compiled), "read",
+                       static_cast<unsigned long long>(stats.read), "shared",
+                       static_cast<unsigned long long>(stats.shared), "failed",
+                       static_cast<unsigned long long>(stats.failed), "seconds", stats.seconds, "failure",
+                       stats.failure.c_str(), "folder", folder.c_str(), "why_no_folder", why_no_folder.c_str());
+}
+
+PyObject* reset_kernel_stats(PyObject*, PyObject*) {
+  torchlib::reset_kernel_stats();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kFunctions[] = {
+    {"why_no_kernels", why_no_kernels, METH_NOARGS,
+     "why_no_kernels()\n--\n\nWhy the back end native has no kernels in this process, or None."},
+    {"kernel_stats", kernel_stats, METH_NOARGS,
+     "kernel_stats()\n--\n\nHow many kernels were compiled, read from disk, used again, and failed; the disk cache."},
+    {"reset_kernel_stats", reset_kernel_stats, METH_NOARGS, "reset_kernel_stats()\n--\n\n"},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+int add_kernel_bindings(PyObject* module) { return PyModule_AddFunctions(module, kFunctions); }
+
+}  // namespace framejit

@@ -1,0 +1,46 @@
+// A group of nodes that runs as one kernel.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codegen/kernels/lower.h"
+#include "runtime/torch/kernel_library.h"
+
+namespace framejit::torchlib {
+
+class FusedStep {
+ public:
+  FusedStep(const graph::Graph& graph, codegen::FusedGroup group, KernelFunction kernel);
+
+  const std::vector<graph::NodeId>& nodes() const { return group_.nodes; }
+  const std::vector<graph::ValueId>& inputs() const { return group_.inputs; }
+  const std::vector<graph::ValueId>& outputs() const { return group_.outputs; }
+
+  // `tensors`: the inputs, then room for the outputs. An input that is given away (`last_use`) may become an output.
+  void run(std::span<at::Tensor> tensors, std::span<const bool> last_use) const;
+
+ private:
+  struct Result {
+    std::vector<int64_t> sizes, strides;
+    c10::ScalarType dtype;
+    std::vector<uint32_t> reusable;  // inputs of the same layout
+  };
+  at::Tensor make_output(const Result& result, std::span<at::Tensor> tensors, std::span<const bool> last_use) const;
+  void run_rows(char* const* buffers, int64_t begin, int64_t end) const;
+
+  codegen::FusedGroup group_;
+  KernelFunction kernel_;
+  std::vector<Result> results_;
+  std::vector<int64_t> row_strides_;
+};
+
+// The kernels of a graph, those that compile. See codegen::fuse.
+std::vector<std::shared_ptr<const FusedStep>> fused_steps(const graph::Graph& graph,
+                                                          std::span<const graph::ValueId> keep,
+                                                          const std::vector<bool>& skip);
+
+}  // namespace framejit::torchlib
