@@ -428,6 +428,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
   initialise_callables();
   std::optional<StopTrace> until;
   graph::NodeId refused;
+  TraceStop last;  // of the passes so far
   // What a pass relied on to come to its stop: another value there might not stop, so the entry must not serve it.
   std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
   for (int attempt = 0; attempt < kMaxPasses; ++attempt) {
@@ -439,6 +440,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
     } catch (StopTrace& stopped) {
       PyErr_Clear();
       stopped_passes.push_back(pass.take_capture());
+      last = stopped.stop;
       if (stopped.refused.valid() && (!refused.valid() || stopped.refused < refused)) {
         refused = stopped.refused;
         until.reset();
@@ -453,7 +455,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
       return Err{TraceStop{StopReason::kUncaughtException, "outside of a frame", {}}};
     }
   }
-  return Err{std::move(until->stop)};
+  return Err{std::move(last)};
 }
 
 }  // namespace framejit

@@ -462,6 +462,20 @@ def test_two_gradients_that_need_data():
     assert [graph.reason for graph in static.graphs] == ["GradientNeedsData", "GradientNeedsData", ""]
 
 
+def test_more_gradients_that_need_data_than_passes():
+    """The capture gives up, with the reason of its last pass: a stop that had been dropped was read, and freed twice."""
+
+    def f(x):
+        for dim in range(4):
+            x = torch.prod(x, dim, True)
+        return x.cos()
+
+    for _ in range(3):
+        x = torch.rand(3, 2, 1, 2, requires_grad=True)
+        check_gradients(f, x, graphs=0, breaks=at_least(1), fallbacks=None)
+        assert "the backward cannot be recorded" in str(framejit.explain(f, x))
+
+
 def test_gradient_that_needs_data_in_a_called_function():
     def scaled(x):
         return x / x.max()
