@@ -31,10 +31,11 @@ class Fusion {
     for (size_t n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId(static_cast<uint32_t>(n)));
       if (node.erased || (!skip_.empty() && skip_[n]) || graph::op_name(node.op) == "aten::detach") continue;
-      if (can_be_fused(graph_, node)) {
-        place(NodeId(static_cast<uint32_t>(n)));
-      } else {
+      const FusedKind kind = fused_kind(graph_, node);
+      if (kind == FusedKind::kNone) {
         pass(node);
+      } else {
+        place(NodeId(static_cast<uint32_t>(n)), kind);
       }
     }
     return finish();
@@ -44,14 +45,30 @@ class Fusion {
   static constexpr uint32_t kNone = 0xffffffffu;
   struct Open {
     std::vector<NodeId> nodes;
+    const graph::TensorMeta* whole = nullptr;  // the layout that its kernel walks over
+    bool rows = false;                         // it has nodes of whole rows
     size_t reads = 0;
     bool open = true;
   };
 
-  bool is_of_layout(uint32_t group, ValueId value) const {
-    const graph::TensorMeta& a = graph_.meta(graph_.node(groups_[group].nodes.front()).result());
-    const graph::TensorMeta& b = graph_.meta(value);
-    return a.sizes == b.sizes && a.strides == b.strides;
+  // The layout that a node's kernel walks over.
+  const graph::TensorMeta& whole_of(const Node& node, FusedKind kind) const {
+    return graph_.meta(kind == FusedKind::kRows ? undetached(graph_, node.arg(0).as_value()) : node.result());
+  }
+
+  // One element for each row.
+  static bool is_row_of(const graph::TensorMeta& meta, const graph::TensorMeta& whole) {
+    if (meta.dim() != whole.dim() || meta.dim() == 0 || meta.sizes.back() != 1 || !meta.is_contiguous()) return false;
+    for (size_t d = 0; d + 1 < meta.sizes.size(); ++d)
+      if (meta.sizes[d] != whole.sizes[d]) return false;
+    return true;
+  }
+
+  bool fits(const Open& group, const Node& node, FusedKind kind) const {
+    const graph::TensorMeta& whole = whole_of(node, kind);
+    if (whole.sizes == group.whole->sizes && whole.strides == group.whole->strides)
+      return kind == FusedKind::kElementwise || whole.is_contiguous();
+    return kind == FusedKind::kElementwise && group.rows && is_row_of(whole, *group.whole);
   }
 
   template <class F>
@@ -81,42 +98,51 @@ class Fusion {
       for (Open& group : groups_) group.open = false;
   }
 
-  void place(NodeId id) {
+  void place(NodeId id, FusedKind kind) {
     const Node& node = graph_.node(id);
     uint32_t into = kNone;
     for_each_group(node, [&](uint32_t group, ValueId) {
-      if (group == into || !may_join(group, node)) return;
+      if (group == into || !may_join(group, node, kind)) return;
       if (into == kNone) {
         into = group;
-      } else if (groups_[into].nodes.size() + groups_[group].nodes.size() < kMostNodes &&
+      } else if (is_same_walk(groups_[into], groups_[group]) &&
+                 groups_[into].nodes.size() + groups_[group].nodes.size() < kMostNodes &&
                  groups_[into].reads + groups_[group].reads < kMostBuffers) {
         merge(group, into);
       }
     });
     if (into == kNone) {
       into = static_cast<uint32_t>(groups_.size());
-      groups_.emplace_back();
+      groups_.emplace_back().whole = &whole_of(node, kind);
     }
     for_each_group(node, [&](uint32_t group, ValueId value) {
       if (group != into) read(group, value);
     });
     groups_[into].nodes.push_back(id);
+    groups_[into].rows |= kind == FusedKind::kRows;
     groups_[into].reads += node.operand_count;
-    group_of_[node.result().index()] = into;
+    for (size_t i = 0; i < node.result_count; ++i) group_of_[node.result(i).index()] = into;
   }
 
-  bool may_join(uint32_t group, const Node& node) const {
+  static bool is_same_walk(const Open& a, const Open& b) {
+    return a.whole->sizes == b.whole->sizes && a.whole->strides == b.whole->strides;
+  }
+
+  bool may_join(uint32_t group, const Node& node, FusedKind kind) const {
     const Open& open = groups_[group];
-    return open.open && open.nodes.size() < kMostNodes && open.reads < kMostBuffers &&
-           is_of_layout(group, node.result());
+    return open.open && open.nodes.size() < kMostNodes && open.reads < kMostBuffers && fits(open, node, kind);
   }
 
   void merge(uint32_t from, uint32_t into) {
-    for (NodeId id : groups_[from].nodes) group_of_[graph_.node(id).result().index()] = into;
+    for (NodeId id : groups_[from].nodes) {
+      const Node& node = graph_.node(id);
+      for (size_t i = 0; i < node.result_count; ++i) group_of_[node.result(i).index()] = into;
+    }
     std::vector<NodeId>& nodes = groups_[into].nodes;
     nodes.insert(nodes.end(), groups_[from].nodes.begin(), groups_[from].nodes.end());
     groups_[into].reads += groups_[from].reads;
-    groups_[from] = {{}, 0, false};
+    groups_[into].rows |= groups_[from].rows;
+    groups_[from] = {{}, nullptr, false, 0, false};
   }
 
   std::vector<FusedGroup> finish() {
@@ -125,8 +151,11 @@ class Fusion {
       if (group.nodes.size() < 2) continue;
       std::sort(group.nodes.begin(), group.nodes.end());
       std::vector<ValueId> outputs;
-      for (NodeId id : group.nodes)
-        if (read_outside_[graph_.node(id).result().index()]) outputs.push_back(graph_.node(id).result());
+      for (NodeId id : group.nodes) {
+        const Node& node = graph_.node(id);
+        for (size_t i = 0; i < node.result_count; ++i)
+          if (read_outside_[node.result(i).index()]) outputs.push_back(node.result(i));
+      }
       if (outputs.empty()) continue;
       if (std::optional<FusedGroup> made = lower(graph_, group.nodes, std::move(outputs)))
         fused.push_back(std::move(*made));

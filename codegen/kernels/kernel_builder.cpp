@@ -190,4 +190,26 @@ void KernelBuilder::store(uint16_t buffer, int16_t value) {
   kernel_.steps.push_back(step);
 }
 
+Kernel KernelBuilder::take() {
+  std::vector<Step>& steps = kernel_.steps;
+  std::vector<bool> needed(steps.size());
+  for (size_t s = steps.size(); s-- > 0;) {
+    if (steps[s].kind == Step::Kind::kStore) needed[s] = true;
+    if (!needed[s]) continue;
+    for (int16_t operand : steps[s].operands)
+      if (operand >= 0) needed[static_cast<size_t>(operand)] = true;
+  }
+  std::vector<int16_t> renamed(steps.size(), -1);
+  size_t kept = 0;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (!needed[s]) continue;
+    renamed[s] = static_cast<int16_t>(kept);
+    for (int16_t& operand : steps[s].operands)
+      if (operand >= 0) operand = renamed[static_cast<size_t>(operand)];
+    steps[kept++] = steps[s];
+  }
+  steps.resize(kept);
+  return std::move(kernel_);
+}
+
 }  // namespace framejit::codegen

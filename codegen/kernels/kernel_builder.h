@@ -29,9 +29,9 @@ class KernelBuilder {
   bool failed() const { return failed_; }
   void fail() { failed_ = true; }
 
-  size_t size() const { return kernel_.steps.size(); }
-  void truncate(size_t size) { kernel_.steps.resize(size), failed_ = false; }
   Kernel& kernel() { return kernel_; }
+  // The kernel, without the steps that no store needs.
+  Kernel take();
 
  private:
   const Step& step(int16_t value) const { return kernel_.steps[static_cast<size_t>(value)]; }

@@ -17,12 +17,12 @@ int64_t stride_along(const TensorMeta& meta, size_t dim, size_t rank) {
 }
 
 // Dimensions of more than one element, the farthest apart in memory first.
-std::vector<size_t> memory_order(const TensorMeta& result) {
+std::vector<size_t> memory_order(const TensorMeta& tensor) {
   std::vector<size_t> order;
-  for (size_t d = 0; d < result.sizes.size(); ++d)
-    if (result.sizes[d] != 1) order.push_back(d);
+  for (size_t d = 0; d < tensor.sizes.size(); ++d)
+    if (tensor.sizes[d] != 1) order.push_back(d);
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return result.strides[a] > result.strides[b]; });
+                   [&](size_t a, size_t b) { return tensor.strides[a] > tensor.strides[b]; });
   return order;
 }
 
@@ -38,15 +38,16 @@ int64_t Loop::rows() const {
   return std::accumulate(sizes.begin(), sizes.end() - 1, int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
 }
 
-Loop make_loop(const TensorMeta& result, std::span<const TensorMeta* const> buffers) {
+Loop make_loop(const TensorMeta& tensor, std::span<const TensorMeta* const> buffers, bool reduces) {
   Loop loop;
   loop.strides.resize(buffers.size());
-  for (size_t d : memory_order(result)) {
-    const int64_t size = result.sizes[d];
+  for (size_t d : memory_order(tensor)) {
+    const int64_t size = tensor.sizes[d];
+    const bool is_row = reduces && d + 1 == tensor.sizes.size();
     std::vector<int64_t> strides;
     strides.reserve(buffers.size());
-    for (const TensorMeta* meta : buffers) strides.push_back(stride_along(*meta, d, result.sizes.size()));
-    if (!loop.sizes.empty() && is_one_walk(loop, strides, size)) {
+    for (const TensorMeta* meta : buffers) strides.push_back(stride_along(*meta, d, tensor.sizes.size()));
+    if (!loop.sizes.empty() && !is_row && is_one_walk(loop, strides, size)) {
       loop.sizes.back() *= size;
       for (size_t b = 0; b < buffers.size(); ++b) loop.strides[b].back() = strides[b];
       continue;

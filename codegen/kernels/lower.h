@@ -22,15 +22,20 @@ struct FusedGroup {
   Loop loop;
 };
 
-// Whether a node may be part of a kernel: elementwise, with an expression in types that kernels know, on dense tensors
-// of the CPU, with a result of its own.
-bool can_be_fused(const graph::Graph& graph, const graph::Node& node);
+enum class FusedKind : uint8_t {
+  kNone,
+  kElementwise,  // an expression, in types that kernels know, on dense tensors of the CPU, with a result of its own
+  kRows,         // what is computed of whole rows: reductions over the last dimension of a contiguous tensor
+};
+
+// How a node may be part of a kernel.
+FusedKind fused_kind(const graph::Graph& graph, const graph::Node& node);
 
 // The value whose tensor this is: below autograd a detached tensor is the tensor.
 graph::ValueId undetached(const graph::Graph& graph, graph::ValueId value);
 
-// The kernel of `nodes`, which all have results of one layout. `outputs`: the values that somebody else reads. Nothing
-// if one of its nodes has no kernel after all.
+// The kernel of `nodes`, all of one layout, or of its rows: with one element in the place of the last dimension.
+// `outputs`: the values that somebody else reads. Nothing if one of its nodes has no kernel after all.
 std::optional<FusedGroup> lower(const graph::Graph& graph, std::vector<graph::NodeId> nodes,
                                 std::vector<graph::ValueId> outputs);
 

@@ -26,6 +26,11 @@ void make_plain(at::Tensor& tensor) {
   tensor = tensor._is_zerotensor() ? at::zeros_like(tensor) : tensor.resolve_neg();
 }
 
+bool reduces(const codegen::Kernel& kernel) {
+  return std::any_of(kernel.steps.begin(), kernel.steps.end(),
+                     [](const codegen::Step& step) { return step.kind == codegen::Step::Kind::kReduce; });
+}
+
 }  // namespace
 
 FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, KernelFunction kernel)
@@ -37,6 +42,7 @@ FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, Kerne
     result.sizes.assign(meta.sizes.begin(), meta.sizes.end());
     result.strides.assign(meta.strides.begin(), meta.strides.end());
     result.dtype = from_dtype(meta.dtype);
+    if (reduces(group_.kernel)) continue;  // a later pass over the row reads inputs again
     for (size_t i = 0; i < group_.inputs.size(); ++i) {
       const graph::TensorMeta& input = graph.meta(group_.inputs[i]);
       if (input.sizes == meta.sizes && input.strides == meta.strides && input.dtype == meta.dtype)

@@ -1,0 +1,97 @@
+"""Back end native: each elementwise operator in a kernel of ours computes what LibTorch's kernel does."""
+
+import os
+
+import pytest
+import torch
+
+import framejit
+import test_expressions as expressions
+from framejit import _C
+
+pytestmark = pytest.mark.skipif(_C.why_no_kernels() is not None, reason="no kernels: {}".format(_C.why_no_kernels()))
+
+DTYPES = {
+    "float": [torch.float32, torch.float64, torch.bfloat16, torch.float16],
+    "int": [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8],
+    "bool": [torch.bool],
+}
+# Relative. Both sides have a rounding more or less than the other, half types two of those.
+BOUNDS = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}
+# Each combination of settings in each type is a kernel of its own, which takes 20 ms to compile.
+ALL = os.environ.get("FRAMEJIT_ALL_KERNELS", "") not in ("", "0")
+ELEMENTWISE = [
+    (name, kind)
+    for name, kind in expressions.HOLDS_FOR
+    if not expressions.FOUND[name][1][1] and not name.partition(".")[0].endswith("_")
+]
+
+
+def dtypes_of(name, kind):
+    """All, or one, another for each operator."""
+    return DTYPES[kind] if ALL else [DTYPES[kind][sum(map(ord, name)) % len(DTYPES[kind])]]
+
+
+def settings_of(name, schema, kind, dtype):
+    """(positional, keyword) arguments of calls that eager takes."""
+    calls = expressions.calls(schema, kind, dtype) if kind == "float" else expressions.calls(schema, kind)
+    for arguments in calls if ALL else calls[:2]:
+        positional, keywords = [], {}
+        for argument, value in zip(schema.arguments, arguments):
+            if isinstance(value, torch.Tensor) and value.dtype == torch.int64:
+                value = value.to(dtype)
+            if argument.kwarg_only:
+                keywords[argument.name] = value
+            else:
+                positional.append(value)
+        try:
+            expressions.overload(name)(*positional, **keywords)
+        except RuntimeError:
+            continue
+        yield positional, keywords
+
+
+def kernels_that_ran():
+    stats = _C.kernel_stats()
+    return stats["compiled"] + stats["read"] + stats["shared"]
+
+
+def is_close(found, expected):
+    bound = BOUNDS.get(expected.dtype, 0)
+    found, expected = found.double(), expected.double()
+    return torch.equal(found.isnan(), expected.isnan()) and torch.allclose(
+        found, expected, rtol=bound, atol=bound * 0.1, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("name,kind", ELEMENTWISE)
+def test_kernel_computes_what_the_operator_does(name, kind):
+    schema = expressions.FOUND[name][0]
+    op = expressions.overload(name)
+
+    def f(*args, **kwargs):  # one operator makes no kernel
+        result = op(*args, **kwargs)
+        return result, torch.logical_not(result)
+
+    for dtype in dtypes_of(name, kind):
+        for positional, keywords in settings_of(name, schema, kind, dtype):
+            expected = f(*positional, **keywords)
+            framejit.reset()
+            before = kernels_that_ran()
+            found, found_not = framejit.to_static(f, backend="native")(*positional, **keywords)
+            text = "{} {} {}".format(name, dtype, [a for a in positional if not isinstance(a, torch.Tensor)])
+            assert (found.dtype, found.shape, found.stride()) == (
+                expected[0].dtype,
+                expected[0].shape,
+                expected[0].stride(),
+            ), text
+            assert is_close(found, expected[0]), "{}: {} for {}".format(text, found, expected[0])
+            assert torch.equal(found_not, torch.logical_not(found)), text
+            assert kernels_that_ran() > before or is_refused(name, kind, dtype, positional), text
+
+
+def is_refused(name, kind, dtype, positional):
+    """What kernels leave to LibTorch: numbers that the type does not hold, and roots of half types, which are its pow."""
+    numbers = [a for a in positional if isinstance(a, (int, float)) and not isinstance(a, bool)]
+    unheld = dtype == torch.uint8 and any(n < 0 for n in numbers)
+    return unheld or (name == "aten::pow.Tensor_Scalar" and dtype in (torch.bfloat16, torch.float16))
