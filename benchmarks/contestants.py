@@ -1,4 +1,4 @@
-"""Who is measured: eager PyTorch, framejit, and torch.compile with the back ends that only capture."""
+"""Who is measured: eager PyTorch, framejit with both back ends, torch.compile with those that only capture and with inductor."""
 
 import sys
 from typing import Any, Callable, List, Optional
@@ -46,6 +46,14 @@ class Framejit(Contestant):
         return self.package.stats()["capture_s"]
 
 
+class FramejitNative(Framejit):
+    name = "framejit-native"
+    label = "framejit (native)"
+
+    def convert(self, target, backend=None):
+        return self.package.to_static(target, backend=backend or "native")
+
+
 class Dynamo(Contestant):
     def __init__(self, backend: str):
         self.backend = backend
@@ -73,8 +81,10 @@ def choose(text: str, default: str) -> List[Contestant]:
     makers = {
         "eager": Contestant,
         "framejit": Framejit,
+        "framejit-native": FramejitNative,
         "dynamo-eager": lambda: Dynamo("eager"),
         "dynamo-aot_eager": lambda: Dynamo("aot_eager"),
+        "dynamo-inductor": lambda: Dynamo("inductor"),
     }
     names = (text or default).split(",")
     for name in names:

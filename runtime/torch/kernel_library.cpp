@@ -1,6 +1,7 @@
 #include "runtime/torch/kernel_library.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <mutex>
@@ -21,6 +22,14 @@ std::string library_path() {
   if (!dladdr(reinterpret_cast<void*>(&kernel_stats), &info) || !info.dli_fname) return {};
   const std::string path = info.dli_fname;
   return path.substr(0, path.rfind('/') + 1) + "libframejit_llvm.so";
+}
+
+// Another build of the compiler may make other code of the same kernel.
+std::string stamp_of(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return {};
+  return std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + "." +
+         std::to_string(status.st_mtim.tv_nsec);
 }
 
 // Python loads LibTorch for itself alone, so the process's symbols do not have it.
@@ -46,6 +55,7 @@ class KernelLibrary {
       return;
     }
     compiler_ = entry();
+    target_ = std::string(compiler_->target()) + "\n" + stamp_of(path) + "\n";
     if (const char* reason = compiler_->why_not()) why_not_ = reason;
   }
 
@@ -86,7 +96,7 @@ class KernelLibrary {
 
   void make(const codegen::Kernel& kernel, const std::string& text, Row& row) {
     const auto start = std::chrono::steady_clock::now();
-    const std::string key = std::string(compiler_->target()) + "\n" + text;
+    const std::string key = target_ + text;
     const std::string name = "kernel_" + codegen::digest_of(key);
     if (std::optional<std::string> object = disk_.read(key)) {
       row.function = compiler_->load(*object, name.c_str(), &resolve, &row.why_not);
@@ -107,6 +117,7 @@ class KernelLibrary {
 
   const codegen::LlvmCompiler* compiler_ = nullptr;
   std::string why_not_;
+  std::string target_;  // what machine code is for, and by which compiler
   codegen::DiskCache disk_;
   std::mutex mutex_;
   std::unordered_map<std::string, Row> functions_;  // by the kernel's text

@@ -95,3 +95,26 @@ def is_refused(name, kind, dtype, positional):
     numbers = [a for a in positional if isinstance(a, (int, float)) and not isinstance(a, bool)]
     unheld = dtype == torch.uint8 and any(n < 0 for n in numbers)
     return unheld or (name == "aten::pow.Tensor_Scalar" and dtype in (torch.bfloat16, torch.float16))
+
+
+def test_functions_in_line_are_within_2_ulp_over_all_numbers():
+    """Every 997th float32 of either sign, subnormal ones, infinities and those that are no numbers among them."""
+    bits = torch.arange(0, 2**31, 997, dtype=torch.int64)
+    x = torch.cat([bits, bits + 2**31, torch.tensor([0x7F800000, 0xFF800000, 0x7FC00000])])
+    x = torch.where(x >= 2**31, x - 2**32, x).to(torch.int32).view(torch.float32)
+
+    def f(x):
+        return torch.exp(x + 0), torch.tanh(x + 0)
+
+    before = kernels_that_ran()
+    found = framejit.to_static(f, backend="native")(x)
+    assert kernels_that_ran() > before
+    for name, result in zip(("exp", "tanh"), found):
+        true = getattr(torch, name)(x.double())
+        nearest = true.float()
+        assert torch.equal(result.isnan(), nearest.isnan()), name
+        finite = nearest.isfinite() & result.isfinite()
+        assert torch.equal(result[~finite & ~result.isnan()].isinf(), (nearest[~finite & ~result.isnan()].abs() > 3.4e38)), name
+        spacing = (torch.nextafter(nearest.abs(), torch.tensor(float("inf"))) - nearest.abs()).double()
+        error = ((result.double() - true).abs() / spacing)[finite]
+        assert error.max() <= 2, (name, error.max(), x[finite][error.argmax()])

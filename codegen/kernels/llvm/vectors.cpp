@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "codegen/kernels/llvm/elementary.h"
 #include "codegen/kernels/llvm/functions.h"
 
 namespace framejit::codegen {
@@ -358,6 +359,7 @@ LLVMValueRef Vectors::compute(Op op, DType type, std::span<const LLVMValueRef> v
     result = of_integers(op, type, v);
   } else {
     result = of_floats(op, type, v);
+    if (!result && type == DType::kF32) result = elementary_f32(*this, builder_, op, v[0]);
     if (!result) result = call(op, type, v);
   }
   if (!result) *error = "no machine code for " + std::string(graph::spelling(op));
