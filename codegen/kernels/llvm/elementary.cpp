@@ -17,6 +17,14 @@ constexpr double kExp[] = {0.5, 0.166665181517601, 0.04166620597243309, 0.008368
 constexpr double kTanh[] = {-0.3333328366279602, 0.13331490755081177, -0.05374349653720856, 0.020650578662753105,
                             -0.005717036779969931};
 constexpr double kTanhSplit = 0.625;
+// erf(x) / x - 1 of x^2, for |x| <= 0.84375
+constexpr double kErf[] = {0.12837916612625122,   -0.3761258125305176,  0.11282824724912643,
+                           -0.026807021349668503, 0.005058678798377514, -0.0006359995459206402};
+// log(1 - erf(x)) for 0.84375 <= x <= 4, beyond which erf is 1; the error weighs as in erf
+constexpr double kErfc[] = {0.0001544238330097869,  -1.129415512084961,     -0.6335515379905701,
+                            -0.10805104672908783,   0.024969028308987617,   -0.004113157745450735,
+                            0.00042236526496708393, -2.0037521608173847e-05};
+constexpr double kErfSplit = 0.84375;
 
 class Elementary {
  public:
@@ -57,6 +65,18 @@ class Elementary {
     return LLVMBuildSelect(b_, is_near, near, far, kNoName);
   }
 
+  // Near 0 a polynomial; beyond, 1 - exp(polynomial) with the sign of x.
+  LLVMValueRef erf(LLVMValueRef x) const {
+    LLVMValueRef magnitude = v_.intrinsic("llvm.fabs", {&f32_, 1}, {&x, 1});
+    LLVMValueRef near = fma(polynomial(kErf, LLVMBuildFMul(b_, x, x, kNoName)), x, x);
+    LLVMValueRef is_large = LLVMBuildFCmp(b_, LLVMRealOGT, magnitude, number(4), kNoName);
+    LLVMValueRef bounded = LLVMBuildSelect(b_, is_large, number(4), magnitude, kNoName);
+    LLVMValueRef pair[] = {LLVMBuildFSub(b_, number(1), exp(polynomial(kErfc, bounded)), kNoName), x};
+    LLVMValueRef far = v_.intrinsic("llvm.copysign", {&f32_, 1}, pair);
+    LLVMValueRef is_near = LLVMBuildFCmp(b_, LLVMRealOLT, magnitude, number(kErfSplit), kNoName);
+    return LLVMBuildSelect(b_, is_near, near, far, kNoName);
+  }
+
  private:
   LLVMValueRef number(double value) const { return v_.number(value, 0, DType::kF32); }
   LLVMValueRef integer(int64_t value) const { return v_.number(0, value, DType::kI32); }
@@ -86,6 +106,7 @@ LLVMValueRef elementary_f32(const Vectors& v, LLVMBuilderRef builder, graph::Exp
   const Elementary functions(v, builder);
   if (op == graph::ExpressionOp::kExp) return functions.exp(x);
   if (op == graph::ExpressionOp::kTanh) return functions.tanh(x);
+  if (op == graph::ExpressionOp::kErf) return functions.erf(x);
   return nullptr;
 }
 

@@ -1,6 +1,6 @@
 // Functions of f32 that kernels compute in line, where a call of a vector function would cost more than the rest: exp,
-// and through it sigmoid, silu, softmax and the like, and tanh. Both within 2 ulp of the true value over all of f32,
-// which tests/python/test_native_operators.py asks of them.
+// and through it sigmoid, silu, softmax and the like, tanh, and erf for gelu. All within 2 ulp of the true value over
+// all of f32, which tests/python/test_native_operators.py asks of them.
 #pragma once
 
 #include <llvm-c/Core.h>
