@@ -88,7 +88,9 @@ def show(rows, chosen):
         line = [name] + [of_case[c.name]["warm_ms"].text(4) for c in chosen]
         line += [f"{of_case[c.name]['first_ms']:.0f}" for c in chosen if c.name != "eager"]
         lines.append(line)
-    columns = ["case"] + [f"{c.label}, warm" for c in chosen] + [f"{c.label}, first" for c in chosen if c.name != "eager"]
+    columns = (
+        ["case"] + [f"{c.label}, warm" for c in chosen] + [f"{c.label}, first" for c in chosen if c.name != "eager"]
+    )
     harness.show_table("steady state and first call, ms", columns, lines, "median [middle half] of wall clock")
 
 

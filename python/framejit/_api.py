@@ -78,7 +78,7 @@ def _warn_without_kernels():
     """Once in a process: where there is no compiler, what is captured runs as with "aten"."""
     why_not = _C.why_no_kernels()
     if why_not:
-        warnings.warn("framejit: back end \"native\" runs as \"aten\" here: {}".format(why_not), stacklevel=4)
+        warnings.warn('framejit: back end "native" runs as "aten" here: {}'.format(why_not), stacklevel=4)
 
 
 def _callable_to_static(fn, options):

@@ -104,6 +104,7 @@ class Emitter {
     LLVMBasicBlockRef before = LLVMGetInsertBlock(builder_);
     LLVMBasicBlockRef loop = block("loop"), rest = block("rest"), tail = block("tail"), done = block("done");
     std::vector<LLVMValueRef> starts;
+    starts.reserve(reductions.size());
     for (size_t s : reductions) starts.push_back(v_.start(kernel_.steps[s].op, kernel_.steps[s].type));
     LLVMBuildCondBr(builder_, LLVMBuildICmp(builder_, LLVMIntSGT, whole_, v_.integer(0), kNoName), loop, rest);
 

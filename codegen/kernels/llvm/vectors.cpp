@@ -19,8 +19,7 @@ bool is_signed(DType type) { return type != DType::kU8 && type != DType::kBool; 
 }  // namespace
 
 Vectors::Vectors(LLVMContextRef context, LLVMModuleRef module, LLVMBuilderRef builder, bool wide)
-    : context_(context),
-      module_(module),
+    : module_(module),
       builder_(builder),
       wide_(wide),
       lanes_(wide ? 32 : 16),  // two registers of f32: one hides the latency of the other

@@ -55,7 +55,6 @@ class Vectors {
   LLVMValueRef same(LLVMValueRef like, uint64_t value) const;  // an integer in all lanes
   LLVMValueRef rounded_to_bf16(LLVMValueRef bits) const;
 
-  LLVMContextRef context_;
   LLVMModuleRef module_;
   LLVMBuilderRef builder_;
   bool wide_;

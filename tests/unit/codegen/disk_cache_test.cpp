@@ -116,6 +116,7 @@ TEST_F(DiskCacheTest, SizeIsBounded) {
 
 TEST_F(DiskCacheTest, ManyMayWriteAtOnce) {
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([this] {
       DiskCache cache(folder(), 1 << 20);
