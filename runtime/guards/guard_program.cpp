@@ -372,7 +372,7 @@ GuardProgram::SnapshotAnswer GuardProgram::check_snapshot(const FrameInputs& inp
   };
   for (const Op& op : snapshot_->front)
     if (!perform(op, inputs, owned)) return fails(op.guard);
-  if (flag_.raised() || !roots_hold()) return SnapshotAnswer::kChanged;
+  if (!roots_hold() || flag_.raised()) return SnapshotAnswer::kChanged;
   size_t seen = 0;
   for (const Snapshot::Reread& row : snapshot_->rereads) {
     if (!words_hold(seen, row.words_before)) return SnapshotAnswer::kChanged;

@@ -144,10 +144,9 @@ class GuardProgram {
   bool busy_ = false;
 
   std::unique_ptr<Snapshot> snapshot_;
-  WatchFlag flag_;                       // on the dictionaries that the snapshot relies on
-  const PyObject* raised_by_ = nullptr;  // what raised it last
-  std::vector<uint8_t> changes_;         // by operation, then by length: how often a snapshot was given up for it
-  uint32_t patience_ = 1;                // hits of the program before a snapshot is made
+  WatchFlag flag_;                // on the dictionaries that the snapshot relies on
+  std::vector<uint8_t> changes_;  // by operation, then by length: how often a snapshot was given up for it
+  uint32_t patience_ = 1;         // hits of the program before a snapshot is made
   uint32_t waited_ = 0;
 };
 

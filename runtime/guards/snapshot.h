@@ -41,11 +41,17 @@ struct GuardProgram::Snapshot {
     uint32_t origin;
   };
 
+  struct Watched {
+    const PyObject* dict;
+    uint32_t origin;
+  };
+
   std::vector<Op> front;  // needs the frame alone, so it tells entries apart before anything else is looked at
   std::vector<Root> roots;
   std::vector<Word> words;
   std::vector<uint32_t> origins;  // of words: who is to blame for a change, an index in GuardProgram::changes_
   std::vector<Reread> rereads;
+  std::vector<Watched> watched;
   std::vector<TensorRow> tensors;
   std::vector<Op> late;
   uint64_t hits = 0;

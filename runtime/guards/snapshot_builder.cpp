@@ -118,9 +118,11 @@ class SnapshotBuilder {
   // Whether all that the dictionary holds is vouched for from now on.
   bool expect_dict(PyObject* dict, bool ordered, uint32_t origin) {
     if (!dict || !PyDict_Check(dict) || (ordered && !PyDict_CheckExact(dict))) return false;
-    if (dict == program_.raised_by_) program_.changed(origin);
     if (level(origin) != Level::kByHolder || !framejit_dict_own_values(dict)) return false;
-    if (!program_.flag_.put_on(dict)) expect(dict_version_at(dict), dict_version(dict), origin);
+    if (program_.flag_.put_on(dict))
+      snapshot_->watched.push_back({dict, origin});
+    else
+      expect(dict_version_at(dict), dict_version(dict), origin);
     return true;
   }
 
@@ -376,7 +378,8 @@ void GuardProgram::leave_snapshot(const FrameInputs& inputs) {
 }
 
 void GuardProgram::drop_snapshot() {
-  raised_by_ = flag_.raised_by();
+  for (const Snapshot::Watched& row : snapshot_->watched)
+    if (row.dict == flag_.raised_by()) changed(row.origin);
   patience_ = snapshot_->hits < kFewHits ? std::min(2 * patience_, kMostPatience) : 1;
   snapshot_ = nullptr;
   flag_.renew();
