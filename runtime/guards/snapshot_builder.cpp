@@ -1,6 +1,7 @@
 // Makes a snapshot: evaluates once more, right after a hit, what the snapshot will not look at again, and notes what
 // that followed from. Nothing here runs Python code, or lets the collector run it, so nothing changes between the first
 // note and the last read: before 3.12 no Python object is made, and since then the making of one does not collect.
+#include <Python.h>
 #include <structmember.h>
 
 #include <algorithm>
