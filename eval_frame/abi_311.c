@@ -29,3 +29,4 @@ int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }
 
 #define FJ_MAX_NESTING 200
 #include "eval_frame/evaluator.inc.h"
+#include "eval_frame/no_watchers.inc.h"

@@ -69,3 +69,21 @@ int fj_abi_set_code_extra(PyCodeObject* code, Py_ssize_t index, void* extra) {
 
 #define FJ_MAX_NESTING 200
 #include "eval_frame/evaluator.inc.h"
+
+// The flag of a valid tag is no longer set: a tag that is not valid is 0.
+uint64_t framejit_type_version(const PyTypeObject* type) { return type->tp_version_tag; }
+
+int framejit_dict_tells(PyObject* dict) { return ((PyDictObject*)dict)->ma_values == NULL; }
+
+// popitem() makes the dictionary's own table, and adding the item again puts it where it was: last. The keys are
+// strings, as in each shared table, so no code of the program runs.
+int framejit_dict_own_values(PyObject* dict) {
+  if (framejit_dict_tells(dict)) return 1;
+  if (!PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) == 0) return 0;
+  PyObject* item = PyObject_CallMethod(dict, "popitem", NULL);
+  if (item == NULL || PyDict_SetItem(dict, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1)) < 0) PyErr_Clear();
+  Py_XDECREF(item);
+  return framejit_dict_tells(dict);
+}
+
+#include "eval_frame/watchers.inc.h"

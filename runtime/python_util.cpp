@@ -1,24 +1,8 @@
 #include "runtime/python_util.h"
 
-#include <cstdlib>
-#include <cstring>
-
 #include "tracer/type_slots.h"
 
 namespace framejit::runtime {
-namespace {
-
-int minor_version() {
-  static const int minor = std::atoi(std::strchr(Py_GetVersion(), '.') + 1);
-  return minor;
-}
-
-}  // namespace
-
-bool dict_version_is_reliable(PyObject* dict) {
-  return minor_version() < 13 || reinterpret_cast<PyDictObject*>(dict)->ma_values == nullptr;
-}
-
 Ref new_instance(PyTypeObject* type, PyObject* args) {
   Ref empty = args ? Ref::borrow(args) : Ref::steal(PyTuple_New(0));
   newfunc make = native_new(type);

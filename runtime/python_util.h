@@ -6,22 +6,14 @@
 
 namespace framejit::runtime {
 
-// The value changes with each change of the dictionary, and no two dictionaries share one.
-inline uint64_t dict_version(PyObject* dict) {
+// The value changes with each change of a dictionary that tells of them (eval_frame/watch.h), and no two share one.
+inline const uint64_t* dict_version_at(PyObject* dict) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
 #pragma GCC diagnostic pop
 }
-
-// Whether dict_version tells of every change. From 3.13 on, attribute writes to an instance whose dictionary shares its
-// keys with the class leave the version as it is.
-bool dict_version_is_reliable(PyObject* dict);
-
-// Nonzero while what the type's method-resolution order gives for any name is what it was when the same value was seen.
-inline uint64_t type_version(PyTypeObject* type) {
-  return (type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
-}
+inline uint64_t dict_version(PyObject* dict) { return *dict_version_at(dict); }
 
 // A new empty instance without running Python code. Null with a Python error.
 Ref new_instance(PyTypeObject* type, PyObject* args = nullptr);

@@ -36,6 +36,7 @@ bool run_graph(CompiledEntry& entry, PyObject** outputs) {
 FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const FrameInputs& inputs, OwnedValues& owned) {
   FoundEntry found{std::move(outcome.entry), outcome.python_error, std::move(outcome.stop), true};
   if (!found.entry) return found;
+  inputs.global_state.reset();  // code has run since
   // Dead: an object that it is guarded by lived no longer than the capture. Its guards would read what has been freed.
   if (!found.entry->dead() && found.entry->guards().check(inputs, owned) == GuardAnswer::kHit) return found;
   if (found.entry->dead()) {

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
-#include "runtime/guards/guard_ops.h"
+#include "runtime/guards/snapshot.h"
 #include "runtime/python_util.h"
 
 namespace framejit::runtime {

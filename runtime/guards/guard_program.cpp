@@ -4,8 +4,9 @@
 
 #include "base/handled_exception.h"
 #include "base/once.h"
-#include "runtime/guards/guard_ops.h"
+#include "eval_frame/watch.h"
 #include "runtime/guards/plain_data.h"
+#include "runtime/guards/snapshot.h"
 #include "runtime/python_util.h"
 #include "tracer/set_table.h"
 
@@ -106,14 +107,6 @@ bool set_gives(PyObject* set, PyObject* expected) {
 
 }  // namespace
 
-GuardAnswer GuardProgram::check(const FrameInputs& inputs, OwnedValues& owned) {
-  if (busy_) return GuardAnswer::kBusy;
-  busy_ = true;
-  bool hit = run(inputs, owned);
-  busy_ = false;
-  return hit ? GuardAnswer::kHit : GuardAnswer::kMiss;
-}
-
 inline PyObject* GuardProgram::instance_dict(PyObject* instance, DictSlot& cache) {
   if (!instance) return nullptr;
   if (instance == cache.instance && Py_TYPE(instance) == cache.type && *cache.slot == cache.dict) return cache.dict;
@@ -135,13 +128,12 @@ PyObject* GuardProgram::find_instance_dict(PyObject* instance, DictSlot& cache) 
 void GuardProgram::arm(const Op& op) {
   Group& group = groups_[op.number];
   if (op.code == OpCode::kTypeArm) {
-    group.version = type_version(reinterpret_cast<PyTypeObject*>(op.object));
+    group.version = framejit_type_version(reinterpret_cast<PyTypeObject*>(op.object));
     group.owner = group.version ? op.object : nullptr;
     return;
   }
   PyObject* dict = registers_[op.reg];
-  if (!dict || !PyDict_Check(dict) || (group.ordered && !PyDict_CheckExact(dict)) || !dict_version_is_reliable(dict))
-    return;
+  if (!dict || !PyDict_Check(dict) || (group.ordered && !PyDict_CheckExact(dict)) || !framejit_dict_tells(dict)) return;
   group.owner = dict;
   group.version = dict_version(dict);
 }
@@ -154,7 +146,7 @@ inline bool GuardProgram::Group::holds_dict(PyObject* dict) {
 }
 
 inline bool GuardProgram::Group::holds_type(PyObject* type) {
-  if (owner && type_version(reinterpret_cast<PyTypeObject*>(type)) == version) return true;
+  if (owner && framejit_type_version(reinterpret_cast<PyTypeObject*>(type)) == version) return true;
   owner = nullptr;
   return false;
 }
@@ -195,8 +187,6 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       return true;
     case OpCode::kAnswers:
       return answers(subject, op.object);
-    case OpCode::kGlobalState:
-      return tensors_.global_state() == op.number;
     case OpCode::kNothingHandled:
       return !is_handling_exception();
     case OpCode::kEquals:
@@ -256,12 +246,41 @@ inline PyObject* GuardProgram::read(const Op& op, const FrameInputs& inputs) {
   }
 }
 
+inline bool GuardProgram::test_global_state(const Op& op, const FrameInputs& inputs) const {
+  if (!inputs.global_state) inputs.global_state = tensors_.global_state();
+  return *inputs.global_state == op.number;
+}
+
+// A guard, or what is read out of line.
+inline bool GuardProgram::test(const Op& op, const FrameInputs& inputs, OwnedValues& owned) {
+  PyObject** r = registers_.data();
+  switch (op.code) {
+    case OpCode::kTypeIs:
+      return r[op.reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op.reg])) == op.object;
+    case OpCode::kIdIs:
+      return r[op.reg] == op.object;
+    case OpCode::kTensorMatch:
+      return r[op.reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op.reg])) == op.object &&
+             tensors_.matches(r[op.reg], tensor_words_.data() + op.number);
+    case OpCode::kBound:
+      return r[op.reg] != nullptr;
+    case OpCode::kUnbound:
+      return r[op.reg] == nullptr;
+    case OpCode::kSame:
+    case OpCode::kNotSame:
+      return (r[op.reg] == r[op.other]) == (op.code == OpCode::kSame);
+    case OpCode::kGlobalState:
+      return test_global_state(op, inputs);
+    default:
+      return run_cold(op, owned);
+  }
+}
+
 bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
   PyObject** r = registers_.data();
   const Op* const begin = ops_.data();
   const Op* const end = begin + ops_.size();
   for (const Op* op = begin; op != end; ++op) {
-    bool holds = true;
     if (op->code <= OpCode::kMethodFunction) {
       r[op->reg] = read(*op, inputs);
       continue;
@@ -279,42 +298,102 @@ bool GuardProgram::run(const FrameInputs& inputs, OwnedValues& owned) {
       case OpCode::kTypeGroup:
         if (groups_[op->number].holds_type(op->object)) op = begin + op->other - 1;
         break;
-      case OpCode::kTypeIs:
-        holds = r[op->reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op->reg])) == op->object;
-        break;
-      case OpCode::kIdIs:
-        holds = r[op->reg] == op->object;
-        break;
-      case OpCode::kTensorMatch:
-        holds = r[op->reg] && reinterpret_cast<PyObject*>(Py_TYPE(r[op->reg])) == op->object &&
-                tensors_.matches(r[op->reg], tensor_words_.data() + op->number);
-        break;
-      case OpCode::kBound:
-        holds = r[op->reg] != nullptr;
-        break;
-      case OpCode::kUnbound:
-        holds = r[op->reg] == nullptr;
-        break;
       case OpCode::kDictLengths:
         if (const DictLength* wrong = wrong_length(*op)) {
           failed_ = wrong->guard;
           return false;
         }
         break;
-      case OpCode::kSame:
-      case OpCode::kNotSame:
-        holds = (r[op->reg] == r[op->other]) == (op->code == OpCode::kSame);
-        break;
       default:
-        holds = run_cold(*op, owned);
-        break;
-    }
-    if (!holds) {
-      failed_ = op->guard;
-      return false;
+        if (test(*op, inputs, owned)) break;
+        failed_ = op->guard;
+        return false;
     }
   }
   return true;
+}
+
+// ---- snapshots ----
+
+GuardProgram::~GuardProgram() = default;
+
+GuardAnswer GuardProgram::check(const FrameInputs& inputs, OwnedValues& owned) {
+  if (busy_) return GuardAnswer::kBusy;
+  busy_ = true;
+  SnapshotAnswer answer = snapshot_ ? check_snapshot(inputs, owned) : SnapshotAnswer::kChanged;
+  if (answer == SnapshotAnswer::kChanged) {
+    if (snapshot_) drop_snapshot();
+    answer = run(inputs, owned) ? SnapshotAnswer::kHolds : SnapshotAnswer::kFails;
+    if (answer == SnapshotAnswer::kHolds) leave_snapshot(inputs);
+  }
+  busy_ = false;
+  return answer == SnapshotAnswer::kHolds ? GuardAnswer::kHit : GuardAnswer::kMiss;
+}
+
+// One operation of the program outside of its order: a group's is only the read.
+inline bool GuardProgram::perform(const Op& op, const FrameInputs& inputs, OwnedValues& owned) {
+  if (op.code <= OpCode::kMethodFunction) {
+    registers_[op.reg] = read(op, inputs);
+    return true;
+  }
+  if (op.code == OpCode::kInstanceGroup) {
+    Group& group = groups_[op.number];
+    registers_[op.reg] = instance_dict(registers_[group.instance], group.slot);
+    return true;
+  }
+  if (op.code == OpCode::kDictLengths) return !wrong_length(op);
+  return test(op, inputs, owned);
+}
+
+bool GuardProgram::roots_hold() {
+  bool hold = true;
+  for (const Snapshot::Root& root : snapshot_->roots) {
+    if (registers_[root.reg] == root.expected) continue;
+    changed(root.origin);
+    hold = false;
+  }
+  return hold;
+}
+
+bool GuardProgram::words_hold(size_t from, size_t to) {
+  const Snapshot::Word* const begin = snapshot_->words.data();
+  for (const Snapshot::Word* word = begin + from; word != begin + to; ++word)
+    if (*word->at != word->value) {
+      changed(snapshot_->origins[static_cast<size_t>(word - begin)]);
+      return false;
+    }
+  return true;
+}
+
+GuardProgram::SnapshotAnswer GuardProgram::check_snapshot(const FrameInputs& inputs, OwnedValues& owned) {
+  auto fails = [this](uint32_t guard) {
+    failed_ = guard;
+    return SnapshotAnswer::kFails;
+  };
+  for (const Op& op : snapshot_->front)
+    if (!perform(op, inputs, owned)) return fails(op.guard);
+  if (!roots_hold() || flag_.raised()) return SnapshotAnswer::kChanged;
+  size_t seen = 0;
+  for (const Snapshot::Reread& row : snapshot_->rereads) {
+    if (!words_hold(seen, row.words_before)) return SnapshotAnswer::kChanged;
+    seen = row.words_before;
+    registers_[row.op.reg] = read(row.op, inputs);
+    if (registers_[row.op.reg] == row.expected) continue;
+    changed(row.origin);
+    return SnapshotAnswer::kChanged;
+  }
+  if (!words_hold(seen, snapshot_->words.size())) return SnapshotAnswer::kChanged;
+  const std::vector<TensorRow>& tensors = snapshot_->tensors;
+  const size_t wrong = tensors.empty() ? 0 : tensors_.first_mismatch(tensors.data(), tensors.size());
+  if (wrong != tensors.size()) return fails(tensors[wrong].guard);
+  for (const Op& op : snapshot_->late)
+    if (!perform(op, inputs, owned)) return fails(op.guard);
+  ++snapshot_->hits;
+  return SnapshotAnswer::kHolds;
+}
+
+void GuardProgram::changed(uint32_t origin) {
+  if (changes_[origin] != UINT8_MAX) ++changes_[origin];
 }
 
 }  // namespace framejit::runtime

@@ -7,16 +7,21 @@
 // types are grouped by tp_version_tag in the same way. So an unchanged module tree costs one compare for each
 // dictionary in it.
 //
+// A second hit leaves a snapshot (snapshot.h), which the checks after it compare in place of running the program.
+//
 // Registers hold borrowed references, and keep them between checks. A register may be followed only in the order of the
 // program: what stands before it has shown that it is alive.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/py_ref.h"
 #include "graph/capture.h"
 #include "runtime/cache/const_table.h"
+#include "runtime/guards/dict_watch.h"
 #include "runtime/guards/tensor_guards.h"
 
 namespace framejit::runtime {
@@ -25,6 +30,8 @@ namespace framejit::runtime {
 struct FrameInputs {
   PyObject* const* slots = nullptr;
   PyObject* const* stack = nullptr;
+  // Of the thread, once a guard has asked: the same for all entries that are checked for one call.
+  mutable std::optional<uint64_t> global_state = std::nullopt;
 };
 
 // New references that a check had to make: values of C-level attributes. They live until the call is over.
@@ -52,6 +59,9 @@ class GuardProgram {
  public:
   // `capture` and `pool` outlive the program.
   GuardProgram(const graph::Capture& capture, const ConstTable& pool, const TensorGuards& tensors);
+  ~GuardProgram();
+  GuardProgram(const GuardProgram&) = delete;
+  GuardProgram& operator=(const GuardProgram&) = delete;
 
   // Runs no Python code, but for the C-level attributes that the capture read. No Python error is left set.
   GuardAnswer check(const FrameInputs& inputs, OwnedValues& owned);
@@ -66,6 +76,8 @@ class GuardProgram {
 
  private:
   friend class GuardCompiler;
+  friend class SnapshotBuilder;
+  struct Snapshot;
   enum class OpCode : uint8_t;
   struct Op {
     OpCode code;
@@ -99,7 +111,18 @@ class GuardProgram {
     bool holds_type(PyObject* type);
   };
 
+  enum class SnapshotAnswer : uint8_t { kHolds, kFails, kChanged };
+
   bool run(const FrameInputs& inputs, OwnedValues& owned);
+  bool perform(const Op& op, const FrameInputs& inputs, OwnedValues& owned);
+  bool test(const Op& op, const FrameInputs& inputs, OwnedValues& owned);
+  bool test_global_state(const Op& op, const FrameInputs& inputs) const;
+  SnapshotAnswer check_snapshot(const FrameInputs& inputs, OwnedValues& owned);
+  bool roots_hold();
+  bool words_hold(size_t from, size_t to);
+  void leave_snapshot(const FrameInputs& inputs);
+  void drop_snapshot();
+  void changed(uint32_t origin);
   const DictLength* wrong_length(const Op& op) const;
   PyObject* read(const Op& op, const FrameInputs& inputs);
   bool run_cold(const Op& op, OwnedValues& owned);
@@ -119,6 +142,12 @@ class GuardProgram {
   std::vector<uint64_t> tensor_words_;
   uint32_t failed_ = 0;
   bool busy_ = false;
+
+  std::unique_ptr<Snapshot> snapshot_;
+  WatchFlag flag_;                // on the dictionaries that the snapshot relies on
+  std::vector<uint8_t> changes_;  // by operation, then by length: how often a snapshot was given up for it
+  uint32_t patience_ = 1;         // hits of the program before a snapshot is made
+  uint32_t waited_ = 0;
 };
 
 }  // namespace framejit::runtime

@@ -9,6 +9,14 @@
 
 namespace framejit::runtime {
 
+// A tensor that must have this Python type and these words.
+struct TensorRow {
+  PyObject* tensor;
+  PyObject* type;
+  const uint64_t* words;
+  uint32_t guard;
+};
+
 struct TensorGuards {
   // Appends what `matches` compares, as words that lie together: a check of a large model is bound by the memory that
   // it touches.
@@ -16,6 +24,8 @@ struct TensorGuards {
   // Whether the fields of the tensor's implementation are the packed ones. The Python type, which the guard compares
   // first, has told that it is a tensor.
   bool (*matches)(PyObject* tensor, const uint64_t* words) = nullptr;
+  // The first row whose tensor is not as it says, or `count`.
+  size_t (*first_mismatch)(const TensorRow* rows, size_t count) = nullptr;
   // Grad and inference mode, autocast, defaults, deterministic mode, active modes and back-end switches, as one word.
   uint64_t (*global_state)() = nullptr;
 };

@@ -48,8 +48,10 @@ void pack_tensor_facts(const graph::TensorFacts& facts, std::vector<uint64_t>& w
   }
 }
 
+namespace {
+
 // Runs for each parameter on each call: the fields of autograd are read where they lie, past three virtual calls.
-bool tensor_matches(PyObject* tensor, const uint64_t* words) {
+inline bool matches(PyObject* tensor, const uint64_t* words) {
   const at::Tensor& value = THPVariable_Unpack(tensor);
   const c10::TensorImpl* impl = value.unsafeGetTensorImpl();
   if (impl->key_set().raw_repr() != words[0]) return false;
@@ -69,6 +71,21 @@ bool tensor_matches(PyObject* tensor, const uint64_t* words) {
     if (static_cast<uint64_t>(sizes[i]) != dims[2 * i] || static_cast<uint64_t>(strides[i]) != dims[2 * i + 1])
       return false;
   return true;
+}
+
+}  // namespace
+
+bool tensor_matches(PyObject* tensor, const uint64_t* words) { return matches(tensor, words); }
+
+size_t first_mismatch(const runtime::TensorRow* rows, size_t count) {
+  constexpr size_t kAhead = 4;
+  for (size_t i = 0; i < count; ++i) {
+    // The address is only hinted at: a tensor further on may be gone.
+    if (i + kAhead < count) __builtin_prefetch(rows[i + kAhead].tensor);
+    const runtime::TensorRow& row = rows[i];
+    if (reinterpret_cast<PyObject*>(Py_TYPE(row.tensor)) != row.type || !matches(row.tensor, row.words)) return i;
+  }
+  return count;
 }
 
 }  // namespace framejit::torchlib

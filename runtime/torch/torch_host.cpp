@@ -206,7 +206,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return result;
   }
 
-  runtime::TensorGuards guards() override { return {&pack_tensor_facts, &tensor_matches, &torchlib::global_state}; }
+  runtime::TensorGuards guards() override {
+    return {&pack_tensor_facts, &tensor_matches, &first_mismatch, &torchlib::global_state};
+  }
 
  private:
   static std::vector<at::Tensor> unpacked(const std::vector<PyObject*>& objects) {
