@@ -70,6 +70,8 @@ void Simulator::guard_bases(PyTypeObject* type) {
 SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   PyObject* obj = owner.get();
   if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
+  if (PyInstanceMethod_Check(descriptor))  // of classes that pybind11 makes
+    return SymValue(check(PyMethod_New(PyInstanceMethod_GET_FUNCTION(descriptor), obj)));
   if (Py_TYPE(descriptor) == &PyProperty_Type) {
     Ref getter = check(PyObject_GetAttrString(descriptor, "fget"));
     if (getter.get() == Py_None) raise(PyExc_AttributeError, "unreadable attribute");

@@ -115,7 +115,8 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
   }
-  plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep));
+  plan_ = Plan(graph, keep, recording->recorder.constants(), unused_views(graph, views_, keep),
+               PlanKind::kBelowAutograd, recording->recorder.states());
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
   is_checked_ = on_failure_ == OnFailure::kRaise || plan_.empty() || is_on_cpu(graph) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
