@@ -259,6 +259,9 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyObject* in_meta = _PyType_Lookup(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
+    // The interpreter keeps marks of its own among them, which come and go.
+    if (PyUnicode_CompareWithASCIIString(name, "__flags__") == 0)
+      sim.stop(StopReason::kUnsupportedAttribute, "'__flags__' of a class");
     if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, owner);
     Ref value = sim.check(PyObject_GetAttr(owner.get(), name));
     if (!is_heap_type(type)) return sim.from_outside(std::move(value));

@@ -316,8 +316,27 @@ bool Recorder::is_pinned(const at::Tensor& tensor) const {
   return false;
 }
 
+namespace {
+
+// A fake is strided and holds plain numbers, whatever the operator would give.
+void require_plain_kind(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
+  const std::string& name = op.info->name;
+  auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool named = has("sparse") || has("nested") || (has("quantize") && !has("fake_quant")) || has("to_mkldnn") ||
+                     has("mkldnn_reorder");
+  const auto& args = op.handle.schema().arguments();
+  bool other_layout = false;
+  for (size_t i = 0; i < args.size(); ++i)
+    other_layout |= args[i].name() == "layout" && stack[base + i].isInt() &&
+                    stack[base + i].toInt() != static_cast<int64_t>(c10::kStrided);
+  if (named || other_layout) stop_trace("UnsupportedTensor", name + " gives a tensor of a special kind");
+}
+
+}  // namespace
+
 bool Recorder::record_special(const OpEntry& op, Stack& stack, size_t base) {
   const std::string& name = op.info->name;
+  require_plain_kind(op, stack, base);
   if (name == "aten::lift_fresh" || name == "aten::lift") {
     if (fake_impl(stack[base].toTensor())) return true;  // the argument is the result
     lift(stack, base);
