@@ -70,6 +70,8 @@ void Simulator::guard_bases(PyTypeObject* type) {
 SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   PyObject* obj = owner.get();
   if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
+  if (PyInstanceMethod_Check(descriptor))  // of classes that pybind11 makes
+    return SymValue(check(PyMethod_New(PyInstanceMethod_GET_FUNCTION(descriptor), obj)));
   if (Py_TYPE(descriptor) == &PyProperty_Type) {
     Ref getter = check(PyObject_GetAttrString(descriptor, "fget"));
     if (getter.get() == Py_None) raise(PyExc_AttributeError, "unreadable attribute");
@@ -257,6 +259,9 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyObject* in_meta = _PyType_Lookup(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
+    // The interpreter keeps marks of its own among them, which come and go.
+    if (PyUnicode_CompareWithASCIIString(name, "__flags__") == 0)
+      sim.stop(StopReason::kUnsupportedAttribute, "'__flags__' of a class");
     if (Py_TYPE(in_meta) == &PyProperty_Type) return sim.bind(in_meta, owner);
     Ref value = sim.check(PyObject_GetAttr(owner.get(), name));
     if (!is_heap_type(type)) return sim.from_outside(std::move(value));

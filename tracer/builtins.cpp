@@ -416,12 +416,16 @@ SymValue call_function_get(Simulator& sim, PyObject*, CallArgs args) {
   return SymValue(sim.check(PyMethod_New(args.positional[0].get(), self)));
 }
 
-// A fake is none. The guards compare the dispatch keys, which tell it of a real one.
+// The guards compare the dispatch keys, which tell it of a real one.
 SymValue call_is_inference(Simulator& sim, PyObject* callable, CallArgs args) {
   expect(sim, args, 1, 1, "is_inference");
-  const Outside* outside = sim.world().find(sim.realise(args.positional[0]));
-  if (!outside) sim.stop(StopReason::kUnsupportedTensor, "is_inference of a tensor that the trace made");
-  return SymValue(sim.check(PyObject_CallFunctionObjArgs(callable, outside->real.get(), nullptr)));
+  PyObject* tensor = sim.realise(args.positional[0]);
+  const Outside* outside = sim.world().find(tensor);
+  if (outside)
+    tensor = outside->real.get();
+  else if (sim.services().host.is_level_tensor(tensor))
+    sim.stop(StopReason::kUnsupportedTensor, "is_inference inside of a function transform");
+  return SymValue(sim.check(PyObject_CallFunctionObjArgs(callable, tensor, nullptr)));
 }
 
 SymValue call_true(Simulator&, PyObject*, CallArgs) { return SymValue::borrow(Py_True); }

@@ -62,6 +62,7 @@ Ref resolve(const char* path) {
     current = std::move(next);
     start = end + 1;
   }
+  if (PyInstanceMethod_Check(current.get())) return Ref::borrow(PyInstanceMethod_GET_FUNCTION(current.get()));
   const bool wrapped = Py_TYPE(current.get()) == &PyClassMethod_Type || Py_TYPE(current.get()) == &PyStaticMethod_Type;
   return wrapped ? Ref::steal(PyObject_GetAttrString(current.get(), "__func__")) : current;
 }

@@ -135,6 +135,8 @@ void RecipeBuilder::add_state_effects() {
       effect.values.push_back(describe_object(PyTuple_GET_ITEM(call_made.second.get(), i)));
     capture_.effects.push_back(std::move(effect));
   }
+  if (auto [setter, type] = sim_.default_dtype_call(); setter)
+    capture_.effects.push_back({EffectKind::kCall, constant(setter.get()), {}, {}, {constant(type.get())}});
   if (!last_grad_mode) return;
   PyObject* mode = PyTuple_GET_ITEM(last_grad_mode->second.get(), 0);
   if (mode == sim_.initial_grad_mode()) return;

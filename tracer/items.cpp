@@ -53,6 +53,26 @@ static std::optional<SymValue> make_missing_item(Simulator& sim, PyObject* obj, 
   return made;
 }
 
+// Of typing itself: special forms, types with arguments, type variables.
+static bool is_typing_object(PyObject* obj) {
+  if (!(Py_TYPE(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) && strncmp(Py_TYPE(obj)->tp_name, "typing.", 7) != 0)
+    return false;
+  static PyObject* module_name = interned("typing");
+  Ref module = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(obj)), "__module__"));
+  if (!module) PyErr_Clear();
+  return module && PyUnicode_Check(module.get()) && PyUnicode_Compare(module.get(), module_name) == 0;
+}
+
+static bool is_type_argument(World& world, PyObject* obj, int depth = 4) {
+  if (is_typing_object(obj)) return world.rely_on_typing_object(obj), true;
+  if (depth > 0 && (PyTuple_CheckExact(obj) || (PyList_CheckExact(obj) && !world.find(obj)))) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i)
+      if (!is_type_argument(world, PySequence_Fast_GET_ITEM(obj, i), depth - 1)) return false;
+    return true;
+  }
+  return is_plain_data(obj) || PyType_Check(obj);
+}
+
 SymValue Simulator::get_item(SymValue container, SymValue key) {
   PyObject* obj = realise(container);
   const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__getitem__");
@@ -64,6 +84,11 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
     if (!is_tensor(obj)) return without_python(get);
     mark_location();
     return get();
+  }
+  if (is_typing_object(obj) && is_type_argument(world_, realise(key))) {
+    // typing keeps what it has made: to simulate its code would make another.
+    world_.rely_on_typing_object(obj);
+    return without_python([&] { return from_real(check(PyObject_GetItem(obj, key.get()))); });
   }
   if (auto result = call_special(obj, "__getitem__", {key})) return *result;
   realise(key);

@@ -91,6 +91,7 @@ void Simulator::raise(PyObject* type, const std::string& message) {
 // exception that the trace raised (it could not be made the handled one again), and the regenerated code must be able
 // to stand at that place.
 BreakPoint Simulator::current_break_point() const {
+  if (inference_modes_.active()) return inference_modes_.outermost();
   if (transforms_.active()) return transforms_.outermost();
   BreakPoint best;
   for (size_t level = 0; level < frames_.size(); ++level) {
@@ -405,9 +406,15 @@ void Simulator::record_state_call(PyObject* setter, const std::vector<PyObject*>
   state_calls_.emplace_back(Ref::borrow(setter), std::move(tuple));
 }
 
+void Simulator::note_default_dtype(PyObject* before, PyObject* setter, PyObject* now) {
+  if (!initial_default_dtype_) initial_default_dtype_ = Ref::borrow(before);
+  default_dtype_call_ = {Ref::borrow(setter), Ref::borrow(now)};
+}
+
 void Simulator::finish_return(SymValue value) {
   require_no_open_generator();
   if (transforms_.active()) stop(StopReason::kCannotRebuild, "a level of a function transform");
+  if (inference_modes_.active()) stop(StopReason::kCannotRebuild, "inference mode that was entered");
   capture_->exit = graph::ExitKind::kReturn;
   RecipeBuilder(*this).finish_return(std::move(value));
 }

@@ -13,6 +13,7 @@
 #include "tracer/context_vars.h"
 #include "tracer/device_contexts.h"
 #include "tracer/frame.h"
+#include "tracer/inference_modes.h"
 #include "tracer/signals.h"
 #include "tracer/tracer.h"
 #include "tracer/transforms.h"
@@ -257,9 +258,17 @@ class Simulator {
   // Global-state setters called in the trace, in order: callable and arguments.
   void record_state_call(PyObject* setter, const std::vector<PyObject*>& args);
   const std::vector<std::pair<Ref, Ref>>& state_calls() const { return state_calls_; }
+  // `before`: the default dtype that the call changed.
+  void note_default_dtype(PyObject* before, PyObject* setter, PyObject* now);
+  // What the trace last set it to, by which function; empty where that is what it was at first.
+  std::pair<Ref, Ref> default_dtype_call() const {
+    return default_dtype_call_.second.get() == initial_default_dtype_.get() ? std::pair<Ref, Ref>()
+                                                                            : default_dtype_call_;
+  }
   ContextVars& context_vars() { return context_vars_; }
   DeviceContexts& device_contexts() { return device_contexts_; }
   Transforms& transforms() { return transforms_; }
+  InferenceModes& inference_modes() { return inference_modes_; }
   // What C code made may turn out to be impossible to build again at a break: the break then lies before the call.
   void note_native_origin(PyObject* made);
   // An instance that Python code which was run for real has given to the trace alone.
@@ -336,9 +345,12 @@ class Simulator {
   uint64_t count_ = 0;
   uint64_t next_forget_ = 0;  // instruction at which natives that the trace dropped are looked for
   std::vector<std::pair<Ref, Ref>> state_calls_;
+  std::pair<Ref, Ref> default_dtype_call_;  // setter and dtype
+  Ref initial_default_dtype_;
   ContextVars context_vars_;
   DeviceContexts device_contexts_;
   Transforms transforms_;
+  InferenceModes inference_modes_;
   std::vector<Ref> kept_;
   struct NativeOrigin {
     Ref made;

@@ -55,6 +55,13 @@ class TensorHost {
   // The user's line for the nodes recorded from here on.
   virtual void set_location(graph::LocationId location) = 0;
 
+  // What `torch._C._InferenceMode(on)` does when it is entered and left, innermost first. leave_inference_mode() is
+  // false if the thread's state was not put back by it as it was before.
+  virtual void enter_inference_mode(bool) {}
+  virtual bool leave_inference_mode() { return true; }
+  // After the trace has changed state that decides what operators make.
+  virtual void note_state() {}
+
   // After a Python error: did the recorder raise it to stop the trace (an operator that needs data, memory that is not
   // there, a real tensor that no source reaches)? Then clears the error, fills in the reason and returns true.
   virtual bool take_stop(std::string* stop_reason_name, std::string* detail) = 0;

@@ -121,6 +121,10 @@ bool is_typing_alias(PyObject* obj) {
   return alias && PyObject_TypeCheck(obj, alias);
 }
 
+void World::rely_on_typing_object(PyObject* obj) {
+  if (const Outside* outside = find(obj)) guard(GuardKind::kIdIs, outside->source, obj);
+}
+
 void World::guard(GuardKind kind, SourceId source, PyObject* object, uint64_t number) {
   graph::Guard row{kind, source, {}, {}, number};
   if (object) row.object = pool_.add(object);

@@ -61,6 +61,8 @@ class World {
   }
   // Guards which object this is, where its representation does not say so: a function that was found by its code.
   void rely_on_identity(PyObject* obj);
+  // Of a special form or a type of typing: which one it is, if the program holds it.
+  void rely_on_typing_object(PyObject* obj);
   // Where an object is read again: an outside object's source; a constant source for types, functions and modules; an
   // invalid id for what the trace made itself.
   graph::SourceId source_of(PyObject* representation);

@@ -199,7 +199,13 @@ class ConstantsCheck {
 bool verify_built_graph(const BuiltGraph& graph) {
   bool good = false;
   const bool ran = with_translated_errors([&] {
-    std::optional<std::string> error = graph::verify(graph.contents, {.environment = infer_environment()});
+    const OperatorStates& states = graph.recorder->states();
+    auto default_dtype = [&](size_t node) {
+      const c10::ScalarType now = c10::typeMetaToScalarType(c10::get_default_dtype());
+      return to_dtype(states.of(node).default_dtype.value_or(now));
+    };
+    std::optional<std::string> error =
+        graph::verify(graph.contents, {.environment = infer_environment(), .default_dtype = default_dtype});
     if (!error) error = ConstantsCheck(graph).run();
     if (error) set_graph_error("graph @" + graph.contents.name() + ": " + *error);
     good = !error;

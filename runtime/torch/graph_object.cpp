@@ -6,9 +6,14 @@
 namespace framejit::torchlib {
 
 ProgramFacts program_facts(const Recording& recording) {
-  ProgramFacts facts{recording.recorder.constants(), ""};
+  ProgramFacts facts{recording.recorder.constants(), {}, ""};
+  facts.states.change(0, {std::nullopt, OperatorState::now().default_dtype});
+  facts.states.append(recording.recorder.states());
   if (recording.recorder.has_mixed_grad_mode())
     facts.why_no_fx = "grad mode changes inside of the captured code, which torch.fx cannot say";
+  if (!recording.recorder.states().empty())
+    facts.why_no_fx =
+        "inference mode or the default dtype changes inside of the captured code, which torch.fx cannot say";
   if (recording.recorder.graph().subgraph_count() > 0)
     facts.why_no_fx = "a branch or a loop is in the graph, which torch.fx cannot say";
   for (const OutputSpec& output : recording.outputs)
@@ -25,6 +30,7 @@ Ref copy_of_program(const graph::Graph& graph, const ProgramFacts& facts, const 
   for (const OutputSpec& output : outputs) values.push_back(output.value);
   copy->contents.set_outputs(values);
   copy->recorder->set_constants(facts.constants);
+  copy->recorder->set_states(facts.states);
   copy->sources = std::move(sources);
   copy->why_no_fx = facts.why_no_fx;
   return make_graph_object(std::move(copy));

@@ -85,6 +85,7 @@ const char* why_not_strided(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return "a tensor without storage";
   if (torch::autograd::impl::get_autograd_meta(tensor) && tensor._fw_grad(0).defined())
     return "a tensor with a forward-mode gradient";
+  if (tensor.is_inference() && tensor.requires_grad()) return "an inference tensor that requires grad";
   return nullptr;
 }
 

@@ -80,6 +80,15 @@ bool is_special(std::string_view name) {
   return name.rfind("aten::set_.", 0) == 0;
 }
 
+// What it gives may be sparse, nested, quantized or in a layout of mkldnn.
+bool may_give_special_kinds(const c10::FunctionSchema& schema) {
+  const std::string& name = schema.name();
+  auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("sparse") || has("nested") || has("quantize") || has("to_mkldnn") || has("mkldnn_reorder")) return true;
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const c10::Argument& arg) { return arg.name() == "layout"; });
+}
+
 ReturnFact return_fact(const c10::FunctionSchema& schema, const c10::Argument& result) {
   ReturnFact fact;
   ArgKind kind = kind_of(result.real_type());
@@ -133,7 +142,7 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
   composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
               !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
   needs_data = (flags_of(op) & graph::kOpDataDependent) != 0;
-  special = is_special(info->name);
+  special = is_special(info->name) || (info->name.starts_with("aten::") && may_give_special_kinds(schema));
   custom = is_custom(op.operator_name());
 }
 

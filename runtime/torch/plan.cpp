@@ -195,7 +195,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
 }
 
 Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const ConstantPool& constants,
-           const std::vector<bool>& skip, PlanKind kind, const std::vector<std::shared_ptr<const FusedStep>>& fused)
+           const std::vector<bool>& skip, PlanKind kind, const OperatorStates& states,
+           const std::vector<std::shared_ptr<const FusedStep>>& fused)
     : kind_(kind) {
   find_canonical(graph);
   std::vector<const std::shared_ptr<const FusedStep>*> fused_at(fused.empty() ? 0 : graph.node_count());
@@ -223,6 +224,16 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
   find_last_uses(graph, keep);
+  if (!states.empty()) add_state_changes(states);
+}
+
+void Plan::add_state_changes(const OperatorStates& states) {
+  OperatorState before;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const OperatorState state = states.of(steps_[i].node.index());
+    if (!(state == before)) state_changes_.push_back({i, state});
+    before = state;
+  }
 }
 
 void Plan::find_last_uses(const graph::Graph& graph, std::span<const ValueId> keep) {
@@ -421,8 +432,14 @@ void Plan::run(at::Tensor* registers) const {
 
 void Plan::run(at::Tensor* registers, Progress& progress) const {
   StackLease lease;
+  std::unique_ptr<OperatorStateScope> state;
+  auto change = state_changes_.begin();
   for (size_t i = 0; i < steps_.size(); ++i) {
     progress.step = i;
+    if (change != state_changes_.end() && change->step == i) {
+      state.reset();
+      state = std::make_unique<OperatorStateScope>(change++->state);
+    }
     if (progress.undo) progress.undo->before_step(i, registers, *progress.log);
     run_step(steps_[i], registers, lease.stack(), progress.expected);
   }

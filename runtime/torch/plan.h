@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/operands.h"
+#include "runtime/torch/operator_state.h"
 
 namespace framejit::torchlib {
 
@@ -33,7 +34,7 @@ class Plan {
   // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be
   // empty. `fused`: kernels that run in the place of their nodes.
   Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
-       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd,
+       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd, const OperatorStates& states = {},
        const std::vector<std::shared_ptr<const FusedStep>>& fused = {});
 
   size_t register_count() const { return register_count_; }
@@ -100,7 +101,15 @@ class Plan {
   static void call_custom(const Step& step, torch::jit::Stack& stack);
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
 
+  // From one step on, up to the next such step.
+  struct StateChange {
+    size_t step;
+    OperatorState state;
+  };
+  void add_state_changes(const OperatorStates& states);
+
   PlanKind kind_ = PlanKind::kBelowAutograd;
+  std::vector<StateChange> state_changes_;
   std::vector<Step> steps_;
   std::vector<uint32_t> canonical_;
   size_t register_count_ = 0;

@@ -92,6 +92,7 @@ at::Tensor Recorder::add_input(const at::Tensor& real) {
       real.key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   meta.requires_grad = real.requires_grad();
   ValueId value = graph_->add_input(meta);
+  const InferenceBit as_real(real.is_inference());
   return new_fake(meta, value, storage, bits);
 }
 
@@ -113,6 +114,8 @@ bool Recorder::grad_mode_of(ValueId value, bool otherwise) const {
   auto found = grad_modes_.find(value.value);
   return found == grad_modes_.end() ? otherwise : found->second;
 }
+
+void Recorder::note_state() { states_.change(graph_->node_count(), OperatorState::now()); }
 
 void Recorder::forget_values_from(ValueId first) {
   std::erase_if(constant_values_, [&](const auto& item) { return !(item.second < first); });
@@ -218,6 +221,10 @@ void Recorder::update_in_place(FakeImpl* fake, const graph::TensorMeta& meta, Va
 
 namespace {
 
+bool is_unsafe_view(const OpEntry& op) {
+  return op.info->name.starts_with("aten::_unsafe_view") || op.info->name.starts_with("aten::unsafe_");
+}
+
 const at::Tensor& argument_tensor(const torch::jit::Stack& stack, size_t base, const ResultMeta& result) {
   const c10::IValue& arg = stack[base + static_cast<size_t>(result.alias_operand)];
   if (!arg.isTensor())
@@ -231,8 +238,12 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
   const ResultMeta& result = results_[index];
   if (!result.meta.defined()) return {};
   c10::DispatchKeySet extra = result_keys_.empty() ? c10::DispatchKeySet() : result_keys_[index];
-  if (result.alias == AliasKind::kFresh || result.alias_operand < 0)
+  if (result.alias == AliasKind::kFresh || result.alias_operand < 0) {
+    // Views without a base: they take the kind of their argument, whatever the mode is.
+    std::optional<InferenceBit> as_argument;
+    if (is_unsafe_view(op)) as_argument.emplace(stack[base].toTensor().is_inference());
     return new_fake(result.meta, value, fake_storage(from_device(result.meta.device)), extra);
+  }
   const at::Tensor& source = argument_tensor(stack, base, result);
   FakeImpl* fake = fake_impl(source);
   if (result.alias == AliasKind::kSame) {
@@ -242,6 +253,7 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
   // A view by a rule of graph/ is conjugate or negative where its source is.
   if (fake && result_keys_.empty())
     extra = fake->key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  const InferenceBit as_source(source.is_inference());
   return new_fake(result.meta, value, fake ? fake->storage() : fake_storage(from_device(result.meta.device)), extra);
 }
 
@@ -304,8 +316,27 @@ bool Recorder::is_pinned(const at::Tensor& tensor) const {
   return false;
 }
 
+namespace {
+
+// A fake is strided and holds plain numbers, whatever the operator would give.
+void require_plain_kind(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
+  const std::string& name = op.info->name;
+  auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool named = has("sparse") || has("nested") || (has("quantize") && !has("fake_quant")) || has("to_mkldnn") ||
+                     has("mkldnn_reorder");
+  const auto& args = op.handle.schema().arguments();
+  bool other_layout = false;
+  for (size_t i = 0; i < args.size(); ++i)
+    other_layout |= args[i].name() == "layout" && stack[base + i].isInt() &&
+                    stack[base + i].toInt() != static_cast<int64_t>(c10::kStrided);
+  if (named || other_layout) stop_trace("UnsupportedTensor", name + " gives a tensor of a special kind");
+}
+
+}  // namespace
+
 bool Recorder::record_special(const OpEntry& op, Stack& stack, size_t base) {
   const std::string& name = op.info->name;
+  require_plain_kind(op, stack, base);
   if (name == "aten::lift_fresh" || name == "aten::lift") {
     if (fake_impl(stack[base].toTensor())) return true;  // the argument is the result
     lift(stack, base);
@@ -348,6 +379,7 @@ void Recorder::decompose(const OpEntry& op, Stack& stack) {
 // An operator that answers with a number or a truth value, where all tensors that it looks at are the same on each
 // call.
 bool Recorder::answer_from_known_values(const OpEntry& op, Stack& stack, size_t base) {
+  if (!states_.empty()) return false;
   Stack known(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
   for (c10::IValue& argument : known) {
     if (argument.isTensorList()) return false;
@@ -418,6 +450,7 @@ bool has_autograd_kernel(const c10::OperatorHandle& op) {
 
 // Without a formula for its gradient the kernel runs with autograd on, and what it calls may be differentiated.
 void Recorder::require_recordable(const OpEntry& op, const Stack& stack, size_t base) const {
+  if (!states_.empty()) stop_trace("OperatorFailed", op.info->name + " where the state of torch was changed");
   if (const char* why = why_not_custom(op)) stop_trace("OperatorFailed", op.info->name + " " + why);
   const bool differentiated =
       c10::GradMode::is_enabled() &&

@@ -19,6 +19,7 @@
 #include "runtime/torch/fake_tensor.h"
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/operands.h"
+#include "runtime/torch/operator_state.h"
 
 namespace framejit::torchlib {
 
@@ -83,6 +84,10 @@ class Recorder {
   void set_ambient_grad_mode(bool enabled) { ambient_grad_mode_ = enabled; }
   // Whether grad mode was another than at the start for any operator.
   bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }
+  // The program has changed inference mode or the default dtype: what is recorded from here on runs in that state.
+  void note_state();
+  const OperatorStates& states() const { return states_; }
+  void set_states(OperatorStates states) { states_ = std::move(states); }
 
  protected:
   using Stack = torch::jit::Stack;
@@ -129,6 +134,7 @@ class Recorder {
   std::unordered_map<uint32_t, bool> grad_modes_;
   bool ambient_grad_mode_ = true;
   bool has_mixed_grad_mode_ = false;
+  OperatorStates states_;
   bool quiet_ = false;
   graph::NodeId refused_;
   std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation

@@ -1,7 +1,9 @@
 #include "runtime/torch/torch_host.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <deque>
 #include <mutex>
 
 #include "base/once.h"
@@ -28,6 +30,8 @@ struct ThreadSessions {
   // As they were when the recording began: the recording runs without modes.
   std::vector<Ref> device_contexts;
   uint64_t global_state = 0;
+  // Those that the trace has entered, each with the state before it.
+  std::deque<std::pair<uint64_t, c10::InferenceMode>> inference_modes;
 };
 
 ThreadSessions& sessions() {
@@ -103,6 +107,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
   void end() override {
     ThreadSessions& session = sessions();
     if (!session.recording) return;
+    while (!session.inference_modes.empty()) session.inference_modes.pop_back();
     session.active.reset();
     session.recording->state.restore();
     session.recording.reset();
@@ -132,6 +137,21 @@ class TorchRuntime final : public runtime::TensorRuntime {
   std::vector<Ref> device_contexts() override { return std::move(sessions().device_contexts); }
 
   void set_location(graph::LocationId location) override { sessions().recording->recorder.set_location(location); }
+
+  void enter_inference_mode(bool on) override {
+    sessions().inference_modes.emplace_back(torchlib::global_state(), on);
+    note_state();
+  }
+
+  bool leave_inference_mode() override {
+    auto& modes = sessions().inference_modes;
+    const uint64_t before = modes.back().first;
+    modes.pop_back();
+    note_state();
+    return torchlib::global_state() == before;
+  }
+
+  void note_state() override { sessions().recording->recorder.note_state(); }
 
   bool take_stop(std::string* stop_reason_name, std::string* detail) override {
     return PyErr_Occurred() && take_trace_stop(stop_reason_name, detail);
@@ -195,7 +215,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
       if (backend && !kernels) {
         result = make_fx_executable(capture.graph, *session.finished, backend, why_not);
       } else {
-        const bool observed = capture.has_handlers || !capture.effects.empty();
+        const Recorder& recorder = session.finished->recorder;
+        const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
+                              !recorder.states().empty();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
                                       observed ? OnFailure::kUndo : OnFailure::kRunAgain, kernels);
       }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -47,6 +48,7 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
                 node_base.value,
                 i + 1 == chain.size(),
                 recording.recorder.grad_mode_of(result, recording.state.grad_mode()),
+                recording.recorder.states().of(index).inference,
                 {}};
       for (size_t a = 0; a < node->operand_count; ++a) {
         const graph::Operand& operand = node->arg(a);
@@ -73,6 +75,8 @@ void ViewReplay::run(const Plan& plan, at::Tensor* registers, std::vector<at::Te
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     torch::jit::Stack stack;
     for (const Step& step : steps_) {
+      std::optional<c10::InferenceMode> inference;
+      if (step.inference && *step.inference != c10::InferenceMode::is_enabled()) inference.emplace(*step.inference);
       c10::AutoGradMode grad_mode(step.grad_mode);
       stack.assign(step.arguments.begin(), step.arguments.end());
       stack[step.base_arg] = tensor_of(step.base, step.base_is_root);

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "runtime/torch/plan.h"
@@ -33,6 +34,7 @@ class ViewReplay {
     uint32_t base;  // a value
     bool base_is_root;
     bool grad_mode;
+    std::optional<bool> inference;  // none: as where the graph runs
     std::vector<uint32_t> results;  // values
   };
   void add_chain(const graph::Graph& graph, const Recording& recording, graph::ValueId value);

@@ -1,0 +1,109 @@
+"""Autocast around and inside of captured functions: types, gradients and the cache are eager's."""
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+from support import counts
+from support.same_as_eager import assert_same_as_eager
+
+WEIGHT = torch.linspace(-1, 1, 12).reshape(4, 3)
+TYPES = [torch.bfloat16, torch.float16]
+
+
+def x23():
+    return torch.arange(6.0).reshape(2, 3)
+
+
+def product(x):
+    return x @ WEIGHT.t() + 1
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_entered_outside(dtype):
+    compiled = framejit.to_static(product)
+    for on in (True, False, True, False):
+        with torch.autocast("cpu", dtype, enabled=on), counts.expect_counts(breaks=0, fallbacks=0):
+            got, expected = compiled(x23()), product(x23())
+        assert got.dtype is expected.dtype and torch.equal(got, expected)
+    assert len(compiled.graphs) == 2
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_entered_inside(dtype, cache):
+    def f(x):
+        a = product(x)
+        with torch.autocast("cpu", dtype, cache_enabled=cache):
+            b = product(x), product(x), torch.softmax(product(x), 0), torch.is_autocast_cache_enabled()
+        return a, b, product(x), torch.is_autocast_cache_enabled()
+
+    assert_same_as_eager(f, x23())
+
+
+def test_nested():
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            a = product(x)
+            with torch.autocast("cpu", enabled=False):
+                b = product(x)
+                with torch.autocast("cpu", torch.float16):
+                    c = product(x)
+            d = product(x)
+        return a, b, c, d, product(x)
+
+    assert_same_as_eager(f, x23())
+
+
+def test_as_a_decorator():
+    low = torch.autocast("cpu", torch.bfloat16)(product)
+    assert_same_as_eager(lambda x: (low(x), product(x)), x23())
+
+
+def test_a_break_inside():
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            a = product(x)
+            framejit.graph_break()
+            b = product(x)
+        return a, b, product(x)
+
+    assert_same_as_eager(f, x23(), graphs=counts.at_least(1), breaks=counts.at_least(1), cold_runs=2)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_gradients_in_a_module(dtype, inside):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LayerNorm(4), nn.Linear(4, 2))
+
+    def f(x):
+        with torch.autocast("cpu", dtype, enabled=inside):
+            return net(x).float().sum()
+
+    def gradients(run):
+        net.zero_grad()
+        x = x23().requires_grad_()
+        with torch.autocast("cpu", dtype, enabled=not inside):
+            loss = run(x)
+        loss.backward()
+        return [loss.detach(), x.grad, *(p.grad.clone() for p in net.parameters())]
+
+    expected = gradients(f)
+    compiled = framejit.to_static(f)
+    for _ in range(3):
+        for mine, theirs in zip(gradients(compiled), expected):
+            assert mine.dtype is theirs.dtype and torch.equal(mine, theirs)
+    assert len(compiled.graphs) == 1
+
+
+def test_an_exception_inside():
+    def f(x):
+        try:
+            with torch.autocast("cpu", torch.bfloat16):
+                a = product(x)
+                raise ValueError
+        except ValueError:
+            return a, product(x)
+
+    assert_same_as_eager(f, x23())
