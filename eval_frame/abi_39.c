@@ -17,5 +17,4 @@ int framejit_is_traced(PyThreadState* tstate) { return tstate->use_tracing || ts
 
 #define FJ_MAX_NESTING 0
 #include "eval_frame/evaluator.inc.h"
-
 #include "eval_frame/no_watchers.inc.h"

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/once.h"
+#include "runtime/torch/names.h"
 #include "runtime/torch/py_tensor.h"
 
 namespace framejit::torchlib {
@@ -41,16 +42,6 @@ void set_history(const at::Tensor& fake, const at::Tensor& real) {
   NodePtr node = make_outside_node();
   uint32_t output = node->add_input_metadata(fake);
   torch::autograd::impl::set_gradient_edge(fake, {node, output});
-}
-
-// Named dimensions are gone from newer releases.
-template <class T>
-bool has_names(const T& tensor) {
-  if constexpr (requires { tensor.has_names(); }) {
-    return tensor.has_names();
-  } else {
-    return false;
-  }
 }
 
 // Whether the type has a `__torch_function__` of its own.

@@ -14,6 +14,7 @@
 #include "runtime/torch/environment.h"
 #include "runtime/torch/graph_recorder.h"
 #include "runtime/torch/known_value.h"
+#include "runtime/torch/names.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
 
@@ -137,6 +138,7 @@ ValueId Recorder::constant_value(const at::Tensor& real) {
 ValueId Recorder::value_of_element(const OpEntry& op, const at::Tensor& tensor) {
   if (!tensor.defined()) return ValueId();
   FakeImpl* fake = fake_impl(tensor);
+  if (has_names(tensor)) stop_trace("UnsupportedTensor", op.info->name + " of a tensor with named dimensions");
   return fake && fake->owner() == this ? fake->value() : value_of_other(op, tensor);
 }
 

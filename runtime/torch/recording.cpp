@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "runtime/torch/convert.h"
+#include "runtime/torch/names.h"
 #include "runtime/torch/op_entry.h"
 
 namespace framejit::torchlib {
@@ -94,6 +95,8 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     return false;
   };
   if (const char* why = why_not_inputs(recording)) return refuse(why);
+  for (const InputFake& input : recording.inputs)
+    if (has_names(input.fake)) return refuse("an input gets named dimensions");
   for (size_t i = 0; i < recording.inputs.size(); ++i)
     if (recording.inputs[i].requires_grad) recording.differentiable_inputs.push_back(static_cast<uint32_t>(i));
 
@@ -101,6 +104,7 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
   for (const at::Tensor& output : outputs) {
     FakeImpl* fake = fake_impl(output);
     if (!fake || fake->owner() != &recording.recorder) return refuse("an output is no tensor of this capture");
+    if (has_names(output)) return refuse("an output has named dimensions");
     OutputSpec& spec = recording.outputs.emplace_back();
     spec.value = fake->value();
     if (const InputFake* input = input_of(recording, fake)) {

@@ -119,6 +119,23 @@ def test_named_dimensions():
     check(lambda n: (n + 1).sum("C").rename(None), lambda: x23().refine_names("C", "D"))
 
 
+@pytest.mark.skipif(not hasattr(torch.Tensor, "refine_names"), reason="named dimensions are gone")
+def test_names_given_inside_are_the_results():
+    def run(fn):
+        x = x23()
+        return fn(x).names, x.names
+
+    for fn in (
+        lambda x: x.refine_names("C", "D") + 1,
+        lambda x: x.refine_names("C", "D"),
+        lambda x: (x + 1).rename_("C", "D"),
+        lambda x: x.rename_("C", "D") * 2,
+        lambda x: torch.zeros(2, 3, names=("C", "D")) + x,
+    ):
+        compiled = framejit.to_static(fn)
+        assert run(compiled) == run(compiled) == run(fn)
+
+
 def test_gradient_that_is_sparse():
     embedding = torch.nn.Embedding(4, 2, sparse=True)
 
