@@ -74,6 +74,7 @@ MADE_INSIDE = {
 }
 
 
+@pytest.mark.runs_once("a result that no account describes is the eager run's, and breaks are counted")
 @pytest.mark.parametrize("name", MADE_INSIDE)
 def test_made_inside_breaks(name):
     check(MADE_INSIDE[name], x23, breaks=counts.at_least(1))
