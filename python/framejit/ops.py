@@ -10,2439 +10,476 @@ import torch
 
 _aten = torch.ops.aten
 
-
-def _adaptive_avg_pool2d(*args, **kwargs):
-    """aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
-    return _aten._adaptive_avg_pool2d(*args, **kwargs)
-
-
-def _adaptive_avg_pool2d_backward(*args, **kwargs):
-    """aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    return _aten._adaptive_avg_pool2d_backward(*args, **kwargs)
-
-
-def _batch_norm_with_update(*args, **kwargs):
-    """aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
-    return _aten._batch_norm_with_update(*args, **kwargs)
-
-
-def _conj_physical(*args, **kwargs):
-    """aten::_conj_physical(Tensor self) -> Tensor"""
-    return _aten._conj_physical(*args, **kwargs)
-
-
-def _embedding_bag(*args, **kwargs):
-    """aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"""
-    return _aten._embedding_bag(*args, **kwargs)
-
-
-def _embedding_bag_forward_only(*args, **kwargs):
-    """aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"""
-    return _aten._embedding_bag_forward_only(*args, **kwargs)
-
-
-def _fft_c2r(*args, **kwargs):
-    """aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
-    return _aten._fft_c2r(*args, **kwargs)
-
-
-def _fft_r2c(*args, **kwargs):
-    """aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
-    return _aten._fft_r2c(*args, **kwargs)
-
-
-def _index_put_impl_(*args, **kwargs):
-    """aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"""
-    return _aten._index_put_impl_(*args, **kwargs)
-
-
-def _local_scalar_dense(*args, **kwargs):
-    """aten::_local_scalar_dense(Tensor self) -> Scalar"""
-    return _aten._local_scalar_dense(*args, **kwargs)
-
-
-def _log_softmax(*args, **kwargs):
-    """aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    return _aten._log_softmax(*args, **kwargs)
-
-
-def _log_softmax_backward_data(*args, **kwargs):
-    """aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
-    return _aten._log_softmax_backward_data(*args, **kwargs)
-
-
-def _native_batch_norm_legit(*args, **kwargs):
-    """aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
-    aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
-    """
-    return _aten._native_batch_norm_legit(*args, **kwargs)
-
-
-def _pin_memory(*args, **kwargs):
-    """aten::_pin_memory(Tensor self, Device? device=None) -> Tensor"""
-    return _aten._pin_memory(*args, **kwargs)
-
-
-def _reshape_alias(*args, **kwargs):
-    """aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"""
-    return _aten._reshape_alias(*args, **kwargs)
-
-
-def _scaled_dot_product_flash_attention_for_cpu(*args, **kwargs):
-    """aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
-    return _aten._scaled_dot_product_flash_attention_for_cpu(*args, **kwargs)
-
-
-def _scaled_dot_product_flash_attention_for_cpu_backward(*args, **kwargs):
-    """aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
-    return _aten._scaled_dot_product_flash_attention_for_cpu_backward(*args, **kwargs)
-
-
-def _softmax(*args, **kwargs):
-    """aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    return _aten._softmax(*args, **kwargs)
-
-
-def _softmax_backward_data(*args, **kwargs):
-    """aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
-    return _aten._softmax_backward_data(*args, **kwargs)
-
-
-def _to_copy(*args, **kwargs):
-    """aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten._to_copy(*args, **kwargs)
-
-
-def _unique2(*args, **kwargs):
-    """aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
-    return _aten._unique2(*args, **kwargs)
-
-
-def _unsafe_view(*args, **kwargs):
-    """aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
-    return _aten._unsafe_view(*args, **kwargs)
-
-
-def _weight_norm_interface(*args, **kwargs):
-    """aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"""
-    return _aten._weight_norm_interface(*args, **kwargs)
-
-
-def abs(*args, **kwargs):
-    """aten::abs(Tensor self) -> Tensor"""
-    return _aten.abs(*args, **kwargs)
-
-
-def abs_(*args, **kwargs):
-    """aten::abs_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.abs_(*args, **kwargs)
-
-
-def acos(*args, **kwargs):
-    """aten::acos(Tensor self) -> Tensor"""
-    return _aten.acos(*args, **kwargs)
-
-
-def acos_(*args, **kwargs):
-    """aten::acos_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.acos_(*args, **kwargs)
-
-
-def acosh(*args, **kwargs):
-    """aten::acosh(Tensor self) -> Tensor"""
-    return _aten.acosh(*args, **kwargs)
-
-
-def acosh_(*args, **kwargs):
-    """aten::acosh_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.acosh_(*args, **kwargs)
-
-
-def adaptive_max_pool2d(*args, **kwargs):
-    """aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
-    return _aten.adaptive_max_pool2d(*args, **kwargs)
-
-
-def adaptive_max_pool2d_backward(*args, **kwargs):
-    """aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
-    return _aten.adaptive_max_pool2d_backward(*args, **kwargs)
-
-
-def add(*args, **kwargs):
-    """aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
-    aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
-    """
-    return _aten.add(*args, **kwargs)
-
-
-def add_(*args, **kwargs):
-    """aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)
-    aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
-    """
-    return _aten.add_(*args, **kwargs)
-
-
-def addbmm(*args, **kwargs):
-    """aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _aten.addbmm(*args, **kwargs)
-
-
-def addbmm_(*args, **kwargs):
-    """aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
-    return _aten.addbmm_(*args, **kwargs)
-
-
-def addcdiv(*args, **kwargs):
-    """aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
-    return _aten.addcdiv(*args, **kwargs)
-
-
-def addcdiv_(*args, **kwargs):
-    """aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
-    return _aten.addcdiv_(*args, **kwargs)
-
-
-def addcmul(*args, **kwargs):
-    """aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
-    return _aten.addcmul(*args, **kwargs)
-
-
-def addcmul_(*args, **kwargs):
-    """aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
-    return _aten.addcmul_(*args, **kwargs)
-
-
-def addmm(*args, **kwargs):
-    """aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _aten.addmm(*args, **kwargs)
-
-
-def addmm_(*args, **kwargs):
-    """aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
-    return _aten.addmm_(*args, **kwargs)
-
-
-def addmv(*args, **kwargs):
-    """aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _aten.addmv(*args, **kwargs)
-
-
-def addmv_(*args, **kwargs):
-    """aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
-    return _aten.addmv_(*args, **kwargs)
-
-
-def addr(*args, **kwargs):
-    """aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _aten.addr(*args, **kwargs)
-
-
-def addr_(*args, **kwargs):
-    """aten::addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
-    return _aten.addr_(*args, **kwargs)
-
-
-def alias(*args, **kwargs):
-    """aten::alias(Tensor(a) self) -> Tensor(a)"""
-    return _aten.alias(*args, **kwargs)
-
-
-def all(*args, **kwargs):
-    """aten::all(Tensor self) -> Tensor
-    aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
-    aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
-    """
-    return _aten.all(*args, **kwargs)
-
-
-def amax(*args, **kwargs):
-    """aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
-    return _aten.amax(*args, **kwargs)
-
-
-def amin(*args, **kwargs):
-    """aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
-    return _aten.amin(*args, **kwargs)
-
-
-def aminmax(*args, **kwargs):
-    """aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
-    return _aten.aminmax(*args, **kwargs)
-
-
-def angle(*args, **kwargs):
-    """aten::angle(Tensor self) -> Tensor"""
-    return _aten.angle(*args, **kwargs)
-
-
-def any(*args, **kwargs):
-    """aten::any(Tensor self) -> Tensor
-    aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
-    aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
-    """
-    return _aten.any(*args, **kwargs)
-
-
-def arange(*args, **kwargs):
-    """aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    """
-    return _aten.arange(*args, **kwargs)
-
-
-def argmax(*args, **kwargs):
-    """aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
-    return _aten.argmax(*args, **kwargs)
-
-
-def argmin(*args, **kwargs):
-    """aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
-    return _aten.argmin(*args, **kwargs)
-
-
-def as_strided(*args, **kwargs):
-    """aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
-    return _aten.as_strided(*args, **kwargs)
-
-
-def as_strided_(*args, **kwargs):
-    """aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"""
-    return _aten.as_strided_(*args, **kwargs)
-
-
-def asin(*args, **kwargs):
-    """aten::asin(Tensor self) -> Tensor"""
-    return _aten.asin(*args, **kwargs)
-
-
-def asin_(*args, **kwargs):
-    """aten::asin_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.asin_(*args, **kwargs)
-
-
-def asinh(*args, **kwargs):
-    """aten::asinh(Tensor self) -> Tensor"""
-    return _aten.asinh(*args, **kwargs)
-
-
-def asinh_(*args, **kwargs):
-    """aten::asinh_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.asinh_(*args, **kwargs)
-
-
-def atan(*args, **kwargs):
-    """aten::atan(Tensor self) -> Tensor"""
-    return _aten.atan(*args, **kwargs)
-
-
-def atan2(*args, **kwargs):
-    """aten::atan2(Tensor self, Tensor other) -> Tensor"""
-    return _aten.atan2(*args, **kwargs)
-
-
-def atan2_(*args, **kwargs):
-    """aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.atan2_(*args, **kwargs)
-
-
-def atan_(*args, **kwargs):
-    """aten::atan_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.atan_(*args, **kwargs)
-
-
-def atanh(*args, **kwargs):
-    """aten::atanh(Tensor self) -> Tensor"""
-    return _aten.atanh(*args, **kwargs)
-
-
-def atanh_(*args, **kwargs):
-    """aten::atanh_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.atanh_(*args, **kwargs)
-
-
-def avg_pool2d(*args, **kwargs):
-    """aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
-    return _aten.avg_pool2d(*args, **kwargs)
-
-
-def avg_pool2d_backward(*args, **kwargs):
-    """aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
-    return _aten.avg_pool2d_backward(*args, **kwargs)
-
-
-def baddbmm(*args, **kwargs):
-    """aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
-    return _aten.baddbmm(*args, **kwargs)
-
-
-def baddbmm_(*args, **kwargs):
-    """aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
-    return _aten.baddbmm_(*args, **kwargs)
-
-
-def bernoulli(*args, **kwargs):
-    """aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
-    aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
-    """
-    return _aten.bernoulli(*args, **kwargs)
-
-
-def bernoulli_(*args, **kwargs):
-    """aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)
-    aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
-    """
-    return _aten.bernoulli_(*args, **kwargs)
-
-
-def bitwise_and(*args, **kwargs):
-    """aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.bitwise_and(*args, **kwargs)
-
-
-def bitwise_and_(*args, **kwargs):
-    """aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.bitwise_and_(*args, **kwargs)
-
-
-def bitwise_left_shift(*args, **kwargs):
-    """aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return _aten.bitwise_left_shift(*args, **kwargs)
-
-
-def bitwise_left_shift_(*args, **kwargs):
-    """aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.bitwise_left_shift_(*args, **kwargs)
-
-
-def bitwise_not(*args, **kwargs):
-    """aten::bitwise_not(Tensor self) -> Tensor"""
-    return _aten.bitwise_not(*args, **kwargs)
-
-
-def bitwise_not_(*args, **kwargs):
-    """aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.bitwise_not_(*args, **kwargs)
-
-
-def bitwise_or(*args, **kwargs):
-    """aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.bitwise_or(*args, **kwargs)
-
-
-def bitwise_or_(*args, **kwargs):
-    """aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.bitwise_or_(*args, **kwargs)
-
-
-def bitwise_right_shift(*args, **kwargs):
-    """aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return _aten.bitwise_right_shift(*args, **kwargs)
-
-
-def bitwise_right_shift_(*args, **kwargs):
-    """aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.bitwise_right_shift_(*args, **kwargs)
-
-
-def bitwise_xor(*args, **kwargs):
-    """aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.bitwise_xor(*args, **kwargs)
-
-
-def bitwise_xor_(*args, **kwargs):
-    """aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.bitwise_xor_(*args, **kwargs)
-
-
-def bmm(*args, **kwargs):
-    """aten::bmm(Tensor self, Tensor mat2) -> Tensor"""
-    return _aten.bmm(*args, **kwargs)
-
-
-def bucketize(*args, **kwargs):
-    """aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"""
-    return _aten.bucketize(*args, **kwargs)
-
-
-def cat(*args, **kwargs):
-    """aten::cat(Tensor[] tensors, int dim=0) -> Tensor"""
-    return _aten.cat(*args, **kwargs)
-
-
-def cauchy_(*args, **kwargs):
-    """aten::cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
-    return _aten.cauchy_(*args, **kwargs)
-
-
-def ceil(*args, **kwargs):
-    """aten::ceil(Tensor self) -> Tensor"""
-    return _aten.ceil(*args, **kwargs)
-
-
-def ceil_(*args, **kwargs):
-    """aten::ceil_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.ceil_(*args, **kwargs)
-
-
-def clamp(*args, **kwargs):
-    """aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
-    aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
-    """
-    return _aten.clamp(*args, **kwargs)
-
-
-def clamp_(*args, **kwargs):
-    """aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-    aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
-    """
-    return _aten.clamp_(*args, **kwargs)
-
-
-def clamp_max(*args, **kwargs):
-    """aten::clamp_max(Tensor self, Scalar max) -> Tensor
-    aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor
-    """
-    return _aten.clamp_max(*args, **kwargs)
-
-
-def clamp_max_(*args, **kwargs):
-    """aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
-    aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
-    """
-    return _aten.clamp_max_(*args, **kwargs)
-
-
-def clamp_min(*args, **kwargs):
-    """aten::clamp_min(Tensor self, Scalar min) -> Tensor
-    aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor
-    """
-    return _aten.clamp_min(*args, **kwargs)
-
-
-def clamp_min_(*args, **kwargs):
-    """aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
-    aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
-    """
-    return _aten.clamp_min_(*args, **kwargs)
-
-
-def clone(*args, **kwargs):
-    """aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.clone(*args, **kwargs)
-
-
-def col2im(*args, **kwargs):
-    """aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
-    return _aten.col2im(*args, **kwargs)
-
-
-def complex(*args, **kwargs):
-    """aten::complex(Tensor real, Tensor imag) -> Tensor"""
-    return _aten.complex(*args, **kwargs)
-
-
-def constant_pad_nd(*args, **kwargs):
-    """aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
-    return _aten.constant_pad_nd(*args, **kwargs)
-
-
-def convolution(*args, **kwargs):
-    """aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
-    return _aten.convolution(*args, **kwargs)
-
-
-def convolution_backward(*args, **kwargs):
-    """aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    return _aten.convolution_backward(*args, **kwargs)
-
-
-def copy_(*args, **kwargs):
-    """aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
-    return _aten.copy_(*args, **kwargs)
-
-
-def copysign(*args, **kwargs):
-    """aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return _aten.copysign(*args, **kwargs)
-
-
-def copysign_(*args, **kwargs):
-    """aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.copysign_(*args, **kwargs)
-
-
-def cos(*args, **kwargs):
-    """aten::cos(Tensor self) -> Tensor"""
-    return _aten.cos(*args, **kwargs)
-
-
-def cos_(*args, **kwargs):
-    """aten::cos_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.cos_(*args, **kwargs)
-
-
-def cosh(*args, **kwargs):
-    """aten::cosh(Tensor self) -> Tensor"""
-    return _aten.cosh(*args, **kwargs)
-
-
-def cosh_(*args, **kwargs):
-    """aten::cosh_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.cosh_(*args, **kwargs)
-
-
-def cudnn_batch_norm(*args, **kwargs):
-    """aten::cudnn_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)"""
-    return _aten.cudnn_batch_norm(*args, **kwargs)
-
-
-def cummax(*args, **kwargs):
-    """aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
-    return _aten.cummax(*args, **kwargs)
-
-
-def cummin(*args, **kwargs):
-    """aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
-    return _aten.cummin(*args, **kwargs)
-
-
-def cumprod(*args, **kwargs):
-    """aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    return _aten.cumprod(*args, **kwargs)
-
-
-def cumprod_(*args, **kwargs):
-    """aten::cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
-    return _aten.cumprod_(*args, **kwargs)
-
-
-def cumsum(*args, **kwargs):
-    """aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    return _aten.cumsum(*args, **kwargs)
-
-
-def cumsum_(*args, **kwargs):
-    """aten::cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
-    return _aten.cumsum_(*args, **kwargs)
-
-
-def deg2rad(*args, **kwargs):
-    """aten::deg2rad(Tensor self) -> Tensor"""
-    return _aten.deg2rad(*args, **kwargs)
-
-
-def deg2rad_(*args, **kwargs):
-    """aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.deg2rad_(*args, **kwargs)
-
-
-def detach(*args, **kwargs):
-    """aten::detach(Tensor(a) self) -> Tensor(a)"""
-    return _aten.detach(*args, **kwargs)
-
-
-def diag_embed(*args, **kwargs):
-    """aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
-    return _aten.diag_embed(*args, **kwargs)
-
-
-def diagonal(*args, **kwargs):
-    """aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
-    return _aten.diagonal(*args, **kwargs)
-
-
-def diagonal_backward(*args, **kwargs):
-    """aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
-    return _aten.diagonal_backward(*args, **kwargs)
-
-
-def diagonal_scatter(*args, **kwargs):
-    """aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
-    return _aten.diagonal_scatter(*args, **kwargs)
-
-
-def digamma(*args, **kwargs):
-    """aten::digamma(Tensor self) -> Tensor"""
-    return _aten.digamma(*args, **kwargs)
-
-
-def digamma_(*args, **kwargs):
-    """aten::digamma_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.digamma_(*args, **kwargs)
-
-
-def div(*args, **kwargs):
-    """aten::div.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor
-    aten::div.Tensor(Tensor self, Tensor other) -> Tensor
-    aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
-    """
-    return _aten.div(*args, **kwargs)
-
-
-def div_(*args, **kwargs):
-    """aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)
-    aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
-    """
-    return _aten.div_(*args, **kwargs)
-
-
-def dot(*args, **kwargs):
-    """aten::dot(Tensor self, Tensor tensor) -> Tensor"""
-    return _aten.dot(*args, **kwargs)
-
-
-def elu(*args, **kwargs):
-    """aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
-    return _aten.elu(*args, **kwargs)
-
-
-def elu_(*args, **kwargs):
-    """aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
-    return _aten.elu_(*args, **kwargs)
-
-
-def elu_backward(*args, **kwargs):
-    """aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"""
-    return _aten.elu_backward(*args, **kwargs)
-
-
-def embedding(*args, **kwargs):
-    """aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
-    return _aten.embedding(*args, **kwargs)
-
-
-def embedding_dense_backward(*args, **kwargs):
-    """aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
-    return _aten.embedding_dense_backward(*args, **kwargs)
-
-
-def empty(*args, **kwargs):
-    """aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.empty(*args, **kwargs)
-
-
-def empty_like(*args, **kwargs):
-    """aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.empty_like(*args, **kwargs)
-
-
-def empty_strided(*args, **kwargs):
-    """aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.empty_strided(*args, **kwargs)
-
-
-def eq(*args, **kwargs):
-    """aten::eq.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::eq.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.eq(*args, **kwargs)
-
-
-def eq_(*args, **kwargs):
-    """aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.eq_(*args, **kwargs)
-
-
-def equal(*args, **kwargs):
-    """aten::equal(Tensor self, Tensor other) -> bool"""
-    return _aten.equal(*args, **kwargs)
-
-
-def erf(*args, **kwargs):
-    """aten::erf(Tensor self) -> Tensor"""
-    return _aten.erf(*args, **kwargs)
-
-
-def erf_(*args, **kwargs):
-    """aten::erf_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.erf_(*args, **kwargs)
-
-
-def erfc(*args, **kwargs):
-    """aten::erfc(Tensor self) -> Tensor"""
-    return _aten.erfc(*args, **kwargs)
-
-
-def erfc_(*args, **kwargs):
-    """aten::erfc_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.erfc_(*args, **kwargs)
-
-
-def erfinv(*args, **kwargs):
-    """aten::erfinv(Tensor self) -> Tensor"""
-    return _aten.erfinv(*args, **kwargs)
-
-
-def erfinv_(*args, **kwargs):
-    """aten::erfinv_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.erfinv_(*args, **kwargs)
-
-
-def exp(*args, **kwargs):
-    """aten::exp(Tensor self) -> Tensor"""
-    return _aten.exp(*args, **kwargs)
-
-
-def exp2(*args, **kwargs):
-    """aten::exp2(Tensor self) -> Tensor"""
-    return _aten.exp2(*args, **kwargs)
-
-
-def exp2_(*args, **kwargs):
-    """aten::exp2_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.exp2_(*args, **kwargs)
-
-
-def exp_(*args, **kwargs):
-    """aten::exp_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.exp_(*args, **kwargs)
-
-
-def expand(*args, **kwargs):
-    """aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
-    return _aten.expand(*args, **kwargs)
-
-
-def expm1(*args, **kwargs):
-    """aten::expm1(Tensor self) -> Tensor"""
-    return _aten.expm1(*args, **kwargs)
-
-
-def expm1_(*args, **kwargs):
-    """aten::expm1_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.expm1_(*args, **kwargs)
-
-
-def exponential_(*args, **kwargs):
-    """aten::exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
-    return _aten.exponential_(*args, **kwargs)
-
-
-def eye(*args, **kwargs):
-    """aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    """
-    return _aten.eye(*args, **kwargs)
-
-
-def fill(*args, **kwargs):
-    """aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
-    aten::fill.Tensor(Tensor self, Tensor value) -> Tensor
-    """
-    return _aten.fill(*args, **kwargs)
-
-
-def fill_(*args, **kwargs):
-    """aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-    aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
-    """
-    return _aten.fill_(*args, **kwargs)
-
-
-def flip(*args, **kwargs):
-    """aten::flip(Tensor self, int[] dims) -> Tensor"""
-    return _aten.flip(*args, **kwargs)
-
-
-def floor(*args, **kwargs):
-    """aten::floor(Tensor self) -> Tensor"""
-    return _aten.floor(*args, **kwargs)
-
-
-def floor_(*args, **kwargs):
-    """aten::floor_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.floor_(*args, **kwargs)
-
-
-def floor_divide(*args, **kwargs):
-    """aten::floor_divide(Tensor self, Tensor other) -> Tensor"""
-    return _aten.floor_divide(*args, **kwargs)
-
-
-def fmax(*args, **kwargs):
-    """aten::fmax(Tensor self, Tensor other) -> Tensor"""
-    return _aten.fmax(*args, **kwargs)
-
-
-def fmin(*args, **kwargs):
-    """aten::fmin(Tensor self, Tensor other) -> Tensor"""
-    return _aten.fmin(*args, **kwargs)
-
-
-def fmod(*args, **kwargs):
-    """aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.fmod(*args, **kwargs)
-
-
-def fmod_(*args, **kwargs):
-    """aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.fmod_(*args, **kwargs)
-
-
-def frac(*args, **kwargs):
-    """aten::frac(Tensor self) -> Tensor"""
-    return _aten.frac(*args, **kwargs)
-
-
-def frac_(*args, **kwargs):
-    """aten::frac_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.frac_(*args, **kwargs)
-
-
-def full(*args, **kwargs):
-    """aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.full(*args, **kwargs)
-
-
-def full_like(*args, **kwargs):
-    """aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.full_like(*args, **kwargs)
-
-
-def gather(*args, **kwargs):
-    """aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
-    return _aten.gather(*args, **kwargs)
-
-
-def gcd(*args, **kwargs):
-    """aten::gcd(Tensor self, Tensor other) -> Tensor"""
-    return _aten.gcd(*args, **kwargs)
-
-
-def gcd_(*args, **kwargs):
-    """aten::gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.gcd_(*args, **kwargs)
-
-
-def ge(*args, **kwargs):
-    """aten::ge.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::ge.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.ge(*args, **kwargs)
-
-
-def ge_(*args, **kwargs):
-    """aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.ge_(*args, **kwargs)
-
-
-def gelu(*args, **kwargs):
-    """aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor"""
-    return _aten.gelu(*args, **kwargs)
-
-
-def gelu_(*args, **kwargs):
-    """aten::gelu_(Tensor(a!) self, *, str approximate=\"none\") -> Tensor(a!)"""
-    return _aten.gelu_(*args, **kwargs)
-
-
-def gelu_backward(*args, **kwargs):
-    """aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate=\"none\") -> Tensor"""
-    return _aten.gelu_backward(*args, **kwargs)
-
-
-def geometric_(*args, **kwargs):
-    """aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
-    return _aten.geometric_(*args, **kwargs)
-
-
-def ger(*args, **kwargs):
-    """aten::ger(Tensor self, Tensor vec2) -> Tensor"""
-    return _aten.ger(*args, **kwargs)
-
-
-def glu(*args, **kwargs):
-    """aten::glu(Tensor self, int dim=-1) -> Tensor"""
-    return _aten.glu(*args, **kwargs)
-
-
-def gt(*args, **kwargs):
-    """aten::gt.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::gt.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.gt(*args, **kwargs)
-
-
-def gt_(*args, **kwargs):
-    """aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.gt_(*args, **kwargs)
-
-
-def hardshrink(*args, **kwargs):
-    """aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    return _aten.hardshrink(*args, **kwargs)
-
-
-def hardshrink_backward(*args, **kwargs):
-    """aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor"""
-    return _aten.hardshrink_backward(*args, **kwargs)
-
-
-def hardsigmoid(*args, **kwargs):
-    """aten::hardsigmoid(Tensor self) -> Tensor"""
-    return _aten.hardsigmoid(*args, **kwargs)
-
-
-def hardsigmoid_(*args, **kwargs):
-    """aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.hardsigmoid_(*args, **kwargs)
-
-
-def hardsigmoid_backward(*args, **kwargs):
-    """aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    return _aten.hardsigmoid_backward(*args, **kwargs)
-
-
-def hardswish(*args, **kwargs):
-    """aten::hardswish(Tensor self) -> Tensor"""
-    return _aten.hardswish(*args, **kwargs)
-
-
-def hardswish_(*args, **kwargs):
-    """aten::hardswish_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.hardswish_(*args, **kwargs)
-
-
-def hardswish_backward(*args, **kwargs):
-    """aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    return _aten.hardswish_backward(*args, **kwargs)
-
-
-def hardtanh(*args, **kwargs):
-    """aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
-    return _aten.hardtanh(*args, **kwargs)
-
-
-def hardtanh_(*args, **kwargs):
-    """aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
-    return _aten.hardtanh_(*args, **kwargs)
-
-
-def hardtanh_backward(*args, **kwargs):
-    """aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"""
-    return _aten.hardtanh_backward(*args, **kwargs)
-
-
-def heaviside(*args, **kwargs):
-    """aten::heaviside(Tensor self, Tensor values) -> Tensor"""
-    return _aten.heaviside(*args, **kwargs)
-
-
-def heaviside_(*args, **kwargs):
-    """aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)"""
-    return _aten.heaviside_(*args, **kwargs)
-
-
-def huber_loss(*args, **kwargs):
-    """aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor"""
-    return _aten.huber_loss(*args, **kwargs)
-
-
-def hypot(*args, **kwargs):
-    """aten::hypot(Tensor self, Tensor other) -> Tensor"""
-    return _aten.hypot(*args, **kwargs)
-
-
-def hypot_(*args, **kwargs):
-    """aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.hypot_(*args, **kwargs)
-
-
-def i0(*args, **kwargs):
-    """aten::i0(Tensor self) -> Tensor"""
-    return _aten.i0(*args, **kwargs)
-
-
-def i0_(*args, **kwargs):
-    """aten::i0_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.i0_(*args, **kwargs)
-
-
-def im2col(*args, **kwargs):
-    """aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
-    return _aten.im2col(*args, **kwargs)
-
-
-def index(*args, **kwargs):
-    """aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
-    return _aten.index(*args, **kwargs)
-
-
-def index_add(*args, **kwargs):
-    """aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
-    return _aten.index_add(*args, **kwargs)
-
-
-def index_add_(*args, **kwargs):
-    """aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
-    return _aten.index_add_(*args, **kwargs)
-
-
-def index_copy(*args, **kwargs):
-    """aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
-    return _aten.index_copy(*args, **kwargs)
-
-
-def index_copy_(*args, **kwargs):
-    """aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
-    return _aten.index_copy_(*args, **kwargs)
-
-
-def index_fill(*args, **kwargs):
-    """aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
-    return _aten.index_fill(*args, **kwargs)
-
-
-def index_fill_(*args, **kwargs):
-    """aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
-    return _aten.index_fill_(*args, **kwargs)
-
-
-def index_put(*args, **kwargs):
-    """aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
-    return _aten.index_put(*args, **kwargs)
-
-
-def index_put_(*args, **kwargs):
-    """aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
-    return _aten.index_put_(*args, **kwargs)
-
-
-def index_select(*args, **kwargs):
-    """aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"""
-    return _aten.index_select(*args, **kwargs)
-
-
-def is_nonzero(*args, **kwargs):
-    """aten::is_nonzero(Tensor self) -> bool"""
-    return _aten.is_nonzero(*args, **kwargs)
-
-
-def isnan(*args, **kwargs):
-    """aten::isnan(Tensor self) -> Tensor"""
-    return _aten.isnan(*args, **kwargs)
-
-
-def isneginf(*args, **kwargs):
-    """aten::isneginf(Tensor self) -> Tensor"""
-    return _aten.isneginf(*args, **kwargs)
-
-
-def isposinf(*args, **kwargs):
-    """aten::isposinf(Tensor self) -> Tensor"""
-    return _aten.isposinf(*args, **kwargs)
-
-
-def kthvalue(*args, **kwargs):
-    """aten::kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
-    return _aten.kthvalue(*args, **kwargs)
-
-
-def lcm(*args, **kwargs):
-    """aten::lcm(Tensor self, Tensor other) -> Tensor"""
-    return _aten.lcm(*args, **kwargs)
-
-
-def lcm_(*args, **kwargs):
-    """aten::lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.lcm_(*args, **kwargs)
-
-
-def le(*args, **kwargs):
-    """aten::le.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::le.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.le(*args, **kwargs)
-
-
-def le_(*args, **kwargs):
-    """aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.le_(*args, **kwargs)
-
-
-def leaky_relu(*args, **kwargs):
-    """aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
-    return _aten.leaky_relu(*args, **kwargs)
-
-
-def leaky_relu_(*args, **kwargs):
-    """aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
-    return _aten.leaky_relu_(*args, **kwargs)
-
-
-def leaky_relu_backward(*args, **kwargs):
-    """aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
-    return _aten.leaky_relu_backward(*args, **kwargs)
-
-
-def lerp(*args, **kwargs):
-    """aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
-    aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor
-    """
-    return _aten.lerp(*args, **kwargs)
-
-
-def lerp_(*args, **kwargs):
-    """aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
-    aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
-    """
-    return _aten.lerp_(*args, **kwargs)
-
-
-def lgamma(*args, **kwargs):
-    """aten::lgamma(Tensor self) -> Tensor"""
-    return _aten.lgamma(*args, **kwargs)
-
-
-def lgamma_(*args, **kwargs):
-    """aten::lgamma_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.lgamma_(*args, **kwargs)
-
-
-def lift_fresh(*args, **kwargs):
-    """aten::lift_fresh(Tensor(a) self) -> Tensor(a)"""
-    return _aten.lift_fresh(*args, **kwargs)
-
-
-def linalg_eig(*args, **kwargs):
-    """aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)"""
-    return _aten.linalg_eig(*args, **kwargs)
-
-
-def linalg_vector_norm(*args, **kwargs):
-    """aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    return _aten.linalg_vector_norm(*args, **kwargs)
-
-
-def linspace(*args, **kwargs):
-    """aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.linspace(*args, **kwargs)
-
-
-def log(*args, **kwargs):
-    """aten::log(Tensor self) -> Tensor"""
-    return _aten.log(*args, **kwargs)
-
-
-def log10(*args, **kwargs):
-    """aten::log10(Tensor self) -> Tensor"""
-    return _aten.log10(*args, **kwargs)
-
-
-def log10_(*args, **kwargs):
-    """aten::log10_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.log10_(*args, **kwargs)
-
-
-def log1p(*args, **kwargs):
-    """aten::log1p(Tensor self) -> Tensor"""
-    return _aten.log1p(*args, **kwargs)
-
-
-def log1p_(*args, **kwargs):
-    """aten::log1p_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.log1p_(*args, **kwargs)
-
-
-def log2(*args, **kwargs):
-    """aten::log2(Tensor self) -> Tensor"""
-    return _aten.log2(*args, **kwargs)
-
-
-def log2_(*args, **kwargs):
-    """aten::log2_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.log2_(*args, **kwargs)
-
-
-def log_(*args, **kwargs):
-    """aten::log_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.log_(*args, **kwargs)
-
-
-def log_normal_(*args, **kwargs):
-    """aten::log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
-    return _aten.log_normal_(*args, **kwargs)
-
-
-def logaddexp(*args, **kwargs):
-    """aten::logaddexp(Tensor self, Tensor other) -> Tensor"""
-    return _aten.logaddexp(*args, **kwargs)
-
-
-def logaddexp2(*args, **kwargs):
-    """aten::logaddexp2(Tensor self, Tensor other) -> Tensor"""
-    return _aten.logaddexp2(*args, **kwargs)
-
-
-def logcumsumexp(*args, **kwargs):
-    """aten::logcumsumexp(Tensor self, int dim) -> Tensor"""
-    return _aten.logcumsumexp(*args, **kwargs)
-
-
-def logical_and(*args, **kwargs):
-    """aten::logical_and(Tensor self, Tensor other) -> Tensor"""
-    return _aten.logical_and(*args, **kwargs)
-
-
-def logical_and_(*args, **kwargs):
-    """aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.logical_and_(*args, **kwargs)
-
-
-def logical_not(*args, **kwargs):
-    """aten::logical_not(Tensor self) -> Tensor"""
-    return _aten.logical_not(*args, **kwargs)
-
-
-def logical_not_(*args, **kwargs):
-    """aten::logical_not_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.logical_not_(*args, **kwargs)
-
-
-def logical_or(*args, **kwargs):
-    """aten::logical_or(Tensor self, Tensor other) -> Tensor"""
-    return _aten.logical_or(*args, **kwargs)
-
-
-def logical_or_(*args, **kwargs):
-    """aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.logical_or_(*args, **kwargs)
-
-
-def logical_xor(*args, **kwargs):
-    """aten::logical_xor(Tensor self, Tensor other) -> Tensor"""
-    return _aten.logical_xor(*args, **kwargs)
-
-
-def logical_xor_(*args, **kwargs):
-    """aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.logical_xor_(*args, **kwargs)
-
-
-def logit(*args, **kwargs):
-    """aten::logit(Tensor self, float? eps=None) -> Tensor"""
-    return _aten.logit(*args, **kwargs)
-
-
-def logit_(*args, **kwargs):
-    """aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
-    return _aten.logit_(*args, **kwargs)
-
-
-def logit_backward(*args, **kwargs):
-    """aten::logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
-    return _aten.logit_backward(*args, **kwargs)
-
-
-def logsumexp(*args, **kwargs):
-    """aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
-    return _aten.logsumexp(*args, **kwargs)
-
-
-def lt(*args, **kwargs):
-    """aten::lt.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.lt(*args, **kwargs)
-
-
-def lt_(*args, **kwargs):
-    """aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.lt_(*args, **kwargs)
-
-
-def masked_fill(*args, **kwargs):
-    """aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
-    aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor
-    """
-    return _aten.masked_fill(*args, **kwargs)
-
-
-def masked_fill_(*args, **kwargs):
-    """aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
-    aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
-    """
-    return _aten.masked_fill_(*args, **kwargs)
-
-
-def masked_scatter_(*args, **kwargs):
-    """aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)"""
-    return _aten.masked_scatter_(*args, **kwargs)
-
-
-def masked_select(*args, **kwargs):
-    """aten::masked_select(Tensor self, Tensor mask) -> Tensor"""
-    return _aten.masked_select(*args, **kwargs)
-
-
-def max(*args, **kwargs):
-    """aten::max(Tensor self) -> Tensor
-    aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    """
-    return _aten.max(*args, **kwargs)
-
-
-def max_pool2d_with_indices(*args, **kwargs):
-    """aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
-    return _aten.max_pool2d_with_indices(*args, **kwargs)
-
-
-def max_pool2d_with_indices_backward(*args, **kwargs):
-    """aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
-    return _aten.max_pool2d_with_indices_backward(*args, **kwargs)
-
-
-def max_unpool2d(*args, **kwargs):
-    """aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
-    return _aten.max_unpool2d(*args, **kwargs)
-
-
-def maximum(*args, **kwargs):
-    """aten::maximum(Tensor self, Tensor other) -> Tensor"""
-    return _aten.maximum(*args, **kwargs)
-
-
-def mean(*args, **kwargs):
-    """aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
-    aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    """
-    return _aten.mean(*args, **kwargs)
-
-
-def median(*args, **kwargs):
-    """aten::median(Tensor self) -> Tensor
-    aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    """
-    return _aten.median(*args, **kwargs)
-
-
-def min(*args, **kwargs):
-    """aten::min(Tensor self) -> Tensor
-    aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    """
-    return _aten.min(*args, **kwargs)
-
-
-def minimum(*args, **kwargs):
-    """aten::minimum(Tensor self, Tensor other) -> Tensor"""
-    return _aten.minimum(*args, **kwargs)
-
-
-def miopen_batch_norm(*args, **kwargs):
-    """aten::miopen_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor)"""
-    return _aten.miopen_batch_norm(*args, **kwargs)
-
-
-def mish(*args, **kwargs):
-    """aten::mish(Tensor self) -> Tensor"""
-    return _aten.mish(*args, **kwargs)
-
-
-def mish_(*args, **kwargs):
-    """aten::mish_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.mish_(*args, **kwargs)
-
-
-def mish_backward(*args, **kwargs):
-    """aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    return _aten.mish_backward(*args, **kwargs)
-
-
-def mm(*args, **kwargs):
-    """aten::mm(Tensor self, Tensor mat2) -> Tensor"""
-    return _aten.mm(*args, **kwargs)
-
-
-def mode(*args, **kwargs):
-    """aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
-    return _aten.mode(*args, **kwargs)
-
-
-def mse_loss(*args, **kwargs):
-    """aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"""
-    return _aten.mse_loss(*args, **kwargs)
-
-
-def mul(*args, **kwargs):
-    """aten::mul.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::mul.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.mul(*args, **kwargs)
-
-
-def mul_(*args, **kwargs):
-    """aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.mul_(*args, **kwargs)
-
-
-def multinomial(*args, **kwargs):
-    """aten::multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
-    return _aten.multinomial(*args, **kwargs)
-
-
-def mv(*args, **kwargs):
-    """aten::mv(Tensor self, Tensor vec) -> Tensor"""
-    return _aten.mv(*args, **kwargs)
-
-
-def nan_to_num(*args, **kwargs):
-    """aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
-    return _aten.nan_to_num(*args, **kwargs)
-
-
-def nan_to_num_(*args, **kwargs):
-    """aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
-    return _aten.nan_to_num_(*args, **kwargs)
-
-
-def nanmedian(*args, **kwargs):
-    """aten::nanmedian(Tensor self) -> Tensor
-    aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
-    """
-    return _aten.nanmedian(*args, **kwargs)
-
-
-def nansum(*args, **kwargs):
-    """aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
-    return _aten.nansum(*args, **kwargs)
-
-
-def native_batch_norm(*args, **kwargs):
-    """aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
-    return _aten.native_batch_norm(*args, **kwargs)
-
-
-def native_batch_norm_backward(*args, **kwargs):
-    """aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    return _aten.native_batch_norm_backward(*args, **kwargs)
-
-
-def native_dropout(*args, **kwargs):
-    """aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
-    return _aten.native_dropout(*args, **kwargs)
-
-
-def native_group_norm(*args, **kwargs):
-    """aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)"""
-    return _aten.native_group_norm(*args, **kwargs)
-
-
-def native_group_norm_backward(*args, **kwargs):
-    """aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    return _aten.native_group_norm_backward(*args, **kwargs)
-
-
-def native_layer_norm(*args, **kwargs):
-    """aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)"""
-    return _aten.native_layer_norm(*args, **kwargs)
-
-
-def native_layer_norm_backward(*args, **kwargs):
-    """aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
-    return _aten.native_layer_norm_backward(*args, **kwargs)
-
-
-def ne(*args, **kwargs):
-    """aten::ne.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::ne.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.ne(*args, **kwargs)
-
-
-def ne_(*args, **kwargs):
-    """aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.ne_(*args, **kwargs)
-
-
-def neg(*args, **kwargs):
-    """aten::neg(Tensor self) -> Tensor"""
-    return _aten.neg(*args, **kwargs)
-
-
-def neg_(*args, **kwargs):
-    """aten::neg_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.neg_(*args, **kwargs)
-
-
-def new_empty(*args, **kwargs):
-    """aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.new_empty(*args, **kwargs)
-
-
-def new_empty_strided(*args, **kwargs):
-    """aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.new_empty_strided(*args, **kwargs)
-
-
-def new_full(*args, **kwargs):
-    """aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.new_full(*args, **kwargs)
-
-
-def new_ones(*args, **kwargs):
-    """aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.new_ones(*args, **kwargs)
-
-
-def new_zeros(*args, **kwargs):
-    """aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.new_zeros(*args, **kwargs)
-
-
-def nextafter(*args, **kwargs):
-    """aten::nextafter(Tensor self, Tensor other) -> Tensor"""
-    return _aten.nextafter(*args, **kwargs)
-
-
-def nextafter_(*args, **kwargs):
-    """aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.nextafter_(*args, **kwargs)
-
-
-def nll_loss_backward(*args, **kwargs):
-    """aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
-    return _aten.nll_loss_backward(*args, **kwargs)
-
-
-def nll_loss_forward(*args, **kwargs):
-    """aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
-    return _aten.nll_loss_forward(*args, **kwargs)
-
-
-def nonzero(*args, **kwargs):
-    """aten::nonzero(Tensor self) -> Tensor"""
-    return _aten.nonzero(*args, **kwargs)
-
-
-def normal(*args, **kwargs):
-    """aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor
-    aten::normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor
-    aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor
-    """
-    return _aten.normal(*args, **kwargs)
-
-
-def normal_(*args, **kwargs):
-    """aten::normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
-    return _aten.normal_(*args, **kwargs)
-
-
-def ones(*args, **kwargs):
-    """aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.ones(*args, **kwargs)
-
-
-def ones_like(*args, **kwargs):
-    """aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.ones_like(*args, **kwargs)
-
-
-def permute(*args, **kwargs):
-    """aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
-    return _aten.permute(*args, **kwargs)
-
-
-def polar(*args, **kwargs):
-    """aten::polar(Tensor abs, Tensor angle) -> Tensor"""
-    return _aten.polar(*args, **kwargs)
-
-
-def pow(*args, **kwargs):
-    """aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor
-    aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
-    aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
-    """
-    return _aten.pow(*args, **kwargs)
-
-
-def pow_(*args, **kwargs):
-    """aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
-    aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-    """
-    return _aten.pow_(*args, **kwargs)
-
-
-def prod(*args, **kwargs):
-    """aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor
-    aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    """
-    return _aten.prod(*args, **kwargs)
-
-
-def rad2deg(*args, **kwargs):
-    """aten::rad2deg(Tensor self) -> Tensor"""
-    return _aten.rad2deg(*args, **kwargs)
-
-
-def rad2deg_(*args, **kwargs):
-    """aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.rad2deg_(*args, **kwargs)
-
-
-def rand(*args, **kwargs):
-    """aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.rand(*args, **kwargs)
-
-
-def rand_like(*args, **kwargs):
-    """aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.rand_like(*args, **kwargs)
-
-
-def randint(*args, **kwargs):
-    """aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
-    """
-    return _aten.randint(*args, **kwargs)
-
-
-def randint_like(*args, **kwargs):
-    """aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-    """
-    return _aten.randint_like(*args, **kwargs)
-
-
-def randn(*args, **kwargs):
-    """aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.randn(*args, **kwargs)
-
-
-def randn_like(*args, **kwargs):
-    """aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.randn_like(*args, **kwargs)
-
-
-def random_(*args, **kwargs):
-    """aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)
-    aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)
-    aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)
-    """
-    return _aten.random_(*args, **kwargs)
-
-
-def randperm(*args, **kwargs):
-    """aten::randperm(SymInt n, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.randperm(*args, **kwargs)
-
-
-def reciprocal(*args, **kwargs):
-    """aten::reciprocal(Tensor self) -> Tensor"""
-    return _aten.reciprocal(*args, **kwargs)
-
-
-def reciprocal_(*args, **kwargs):
-    """aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.reciprocal_(*args, **kwargs)
-
-
-def relu(*args, **kwargs):
-    """aten::relu(Tensor self) -> Tensor"""
-    return _aten.relu(*args, **kwargs)
-
-
-def relu_(*args, **kwargs):
-    """aten::relu_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.relu_(*args, **kwargs)
-
-
-def remainder(*args, **kwargs):
-    """aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor
-    aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor
-    """
-    return _aten.remainder(*args, **kwargs)
-
-
-def remainder_(*args, **kwargs):
-    """aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
-    aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-    """
-    return _aten.remainder_(*args, **kwargs)
-
-
-def repeat(*args, **kwargs):
-    """aten::repeat(Tensor self, SymInt[] repeats) -> Tensor"""
-    return _aten.repeat(*args, **kwargs)
-
-
-def roll(*args, **kwargs):
-    """aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
-    return _aten.roll(*args, **kwargs)
-
-
-def round(*args, **kwargs):
-    """aten::round(Tensor self) -> Tensor
-    aten::round.decimals(Tensor self, *, int decimals) -> Tensor
-    """
-    return _aten.round(*args, **kwargs)
-
-
-def round_(*args, **kwargs):
-    """aten::round_(Tensor(a!) self) -> Tensor(a!)
-    aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
-    """
-    return _aten.round_(*args, **kwargs)
-
-
-def rsqrt(*args, **kwargs):
-    """aten::rsqrt(Tensor self) -> Tensor"""
-    return _aten.rsqrt(*args, **kwargs)
-
-
-def rsqrt_(*args, **kwargs):
-    """aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.rsqrt_(*args, **kwargs)
-
-
-def rsub(*args, **kwargs):
-    """aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
-    aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
-    """
-    return _aten.rsub(*args, **kwargs)
-
-
-def scalar_tensor(*args, **kwargs):
-    """aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.scalar_tensor(*args, **kwargs)
-
-
-def scatter(*args, **kwargs):
-    """aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor
-    aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
-    aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
-    aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor
-    """
-    return _aten.scatter(*args, **kwargs)
-
-
-def scatter_(*args, **kwargs):
-    """aten::scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
-    aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
-    aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-    aten::scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
-    """
-    return _aten.scatter_(*args, **kwargs)
-
-
-def scatter_add(*args, **kwargs):
-    """aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
-    return _aten.scatter_add(*args, **kwargs)
-
-
-def scatter_add_(*args, **kwargs):
-    """aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
-    return _aten.scatter_add_(*args, **kwargs)
-
-
-def scatter_reduce(*args, **kwargs):
-    """aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
-    return _aten.scatter_reduce(*args, **kwargs)
-
-
-def scatter_reduce_(*args, **kwargs):
-    """aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
-    return _aten.scatter_reduce_(*args, **kwargs)
-
-
-def searchsorted(*args, **kwargs):
-    """aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor"""
-    return _aten.searchsorted(*args, **kwargs)
-
-
-def select(*args, **kwargs):
-    """aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
-    return _aten.select(*args, **kwargs)
-
-
-def select_backward(*args, **kwargs):
-    """aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
-    return _aten.select_backward(*args, **kwargs)
-
-
-def select_scatter(*args, **kwargs):
-    """aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
-    return _aten.select_scatter(*args, **kwargs)
-
-
-def sgn(*args, **kwargs):
-    """aten::sgn(Tensor self) -> Tensor"""
-    return _aten.sgn(*args, **kwargs)
-
-
-def sgn_(*args, **kwargs):
-    """aten::sgn_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sgn_(*args, **kwargs)
-
-
-def sigmoid(*args, **kwargs):
-    """aten::sigmoid(Tensor self) -> Tensor"""
-    return _aten.sigmoid(*args, **kwargs)
-
-
-def sigmoid_(*args, **kwargs):
-    """aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sigmoid_(*args, **kwargs)
-
-
-def sigmoid_backward(*args, **kwargs):
-    """aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
-    return _aten.sigmoid_backward(*args, **kwargs)
-
-
-def sign(*args, **kwargs):
-    """aten::sign(Tensor self) -> Tensor"""
-    return _aten.sign(*args, **kwargs)
-
-
-def sign_(*args, **kwargs):
-    """aten::sign_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sign_(*args, **kwargs)
-
-
-def signbit(*args, **kwargs):
-    """aten::signbit(Tensor self) -> Tensor"""
-    return _aten.signbit(*args, **kwargs)
-
-
-def silu(*args, **kwargs):
-    """aten::silu(Tensor self) -> Tensor"""
-    return _aten.silu(*args, **kwargs)
-
-
-def silu_(*args, **kwargs):
-    """aten::silu_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.silu_(*args, **kwargs)
-
-
-def silu_backward(*args, **kwargs):
-    """aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    return _aten.silu_backward(*args, **kwargs)
-
-
-def sin(*args, **kwargs):
-    """aten::sin(Tensor self) -> Tensor"""
-    return _aten.sin(*args, **kwargs)
-
-
-def sin_(*args, **kwargs):
-    """aten::sin_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sin_(*args, **kwargs)
-
-
-def sinc(*args, **kwargs):
-    """aten::sinc(Tensor self) -> Tensor"""
-    return _aten.sinc(*args, **kwargs)
-
-
-def sinc_(*args, **kwargs):
-    """aten::sinc_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sinc_(*args, **kwargs)
-
-
-def sinh(*args, **kwargs):
-    """aten::sinh(Tensor self) -> Tensor"""
-    return _aten.sinh(*args, **kwargs)
-
-
-def sinh_(*args, **kwargs):
-    """aten::sinh_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sinh_(*args, **kwargs)
-
-
-def slice(*args, **kwargs):
-    """aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
-    return _aten.slice(*args, **kwargs)
-
-
-def slice_backward(*args, **kwargs):
-    """aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"""
-    return _aten.slice_backward(*args, **kwargs)
-
-
-def slice_scatter(*args, **kwargs):
-    """aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
-    return _aten.slice_scatter(*args, **kwargs)
-
-
-def smooth_l1_loss(*args, **kwargs):
-    """aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor"""
-    return _aten.smooth_l1_loss(*args, **kwargs)
-
-
-def softplus(*args, **kwargs):
-    """aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
-    return _aten.softplus(*args, **kwargs)
-
-
-def softplus_backward(*args, **kwargs):
-    """aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
-    return _aten.softplus_backward(*args, **kwargs)
-
-
-def softshrink(*args, **kwargs):
-    """aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    return _aten.softshrink(*args, **kwargs)
-
-
-def softshrink_backward(*args, **kwargs):
-    """aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor"""
-    return _aten.softshrink_backward(*args, **kwargs)
-
-
-def sort(*args, **kwargs):
-    """aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
-    aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)
-    """
-    return _aten.sort(*args, **kwargs)
-
-
-def special_entr(*args, **kwargs):
-    """aten::special_entr(Tensor self) -> Tensor"""
-    return _aten.special_entr(*args, **kwargs)
-
-
-def special_erfcx(*args, **kwargs):
-    """aten::special_erfcx(Tensor self) -> Tensor"""
-    return _aten.special_erfcx(*args, **kwargs)
-
-
-def special_i0e(*args, **kwargs):
-    """aten::special_i0e(Tensor self) -> Tensor"""
-    return _aten.special_i0e(*args, **kwargs)
-
-
-def special_i1(*args, **kwargs):
-    """aten::special_i1(Tensor self) -> Tensor"""
-    return _aten.special_i1(*args, **kwargs)
-
-
-def special_i1e(*args, **kwargs):
-    """aten::special_i1e(Tensor self) -> Tensor"""
-    return _aten.special_i1e(*args, **kwargs)
-
-
-def special_log_ndtr(*args, **kwargs):
-    """aten::special_log_ndtr(Tensor self) -> Tensor"""
-    return _aten.special_log_ndtr(*args, **kwargs)
-
-
-def special_ndtri(*args, **kwargs):
-    """aten::special_ndtri(Tensor self) -> Tensor"""
-    return _aten.special_ndtri(*args, **kwargs)
-
-
-def split(*args, **kwargs):
-    """aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
-    return _aten.split(*args, **kwargs)
-
-
-def split_with_sizes(*args, **kwargs):
-    """aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
-    return _aten.split_with_sizes(*args, **kwargs)
-
-
-def sqrt(*args, **kwargs):
-    """aten::sqrt(Tensor self) -> Tensor"""
-    return _aten.sqrt(*args, **kwargs)
-
-
-def sqrt_(*args, **kwargs):
-    """aten::sqrt_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.sqrt_(*args, **kwargs)
-
-
-def squeeze(*args, **kwargs):
-    """aten::squeeze(Tensor(a) self) -> Tensor(a)
-    aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
-    aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
-    """
-    return _aten.squeeze(*args, **kwargs)
-
-
-def squeeze_(*args, **kwargs):
-    """aten::squeeze_(Tensor(a!) self) -> Tensor(a!)
-    aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
-    """
-    return _aten.squeeze_(*args, **kwargs)
-
-
-def stack(*args, **kwargs):
-    """aten::stack(Tensor[] tensors, int dim=0) -> Tensor"""
-    return _aten.stack(*args, **kwargs)
-
-
-def std(*args, **kwargs):
-    """aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
-    return _aten.std(*args, **kwargs)
-
-
-def std_mean(*args, **kwargs):
-    """aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
-    return _aten.std_mean(*args, **kwargs)
-
-
-def sub(*args, **kwargs):
-    """aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
-    aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
-    """
-    return _aten.sub(*args, **kwargs)
-
-
-def sub_(*args, **kwargs):
-    """aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)
-    aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
-    """
-    return _aten.sub_(*args, **kwargs)
-
-
-def sum(*args, **kwargs):
-    """aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
-    aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
-    """
-    return _aten.sum(*args, **kwargs)
-
-
-def t(*args, **kwargs):
-    """aten::t(Tensor(a) self) -> Tensor(a)"""
-    return _aten.t(*args, **kwargs)
-
-
-def t_(*args, **kwargs):
-    """aten::t_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.t_(*args, **kwargs)
-
-
-def take(*args, **kwargs):
-    """aten::take(Tensor self, Tensor index) -> Tensor"""
-    return _aten.take(*args, **kwargs)
-
-
-def tan(*args, **kwargs):
-    """aten::tan(Tensor self) -> Tensor"""
-    return _aten.tan(*args, **kwargs)
-
-
-def tan_(*args, **kwargs):
-    """aten::tan_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.tan_(*args, **kwargs)
-
-
-def tanh(*args, **kwargs):
-    """aten::tanh(Tensor self) -> Tensor"""
-    return _aten.tanh(*args, **kwargs)
-
-
-def tanh_(*args, **kwargs):
-    """aten::tanh_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.tanh_(*args, **kwargs)
-
-
-def tanh_backward(*args, **kwargs):
-    """aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
-    return _aten.tanh_backward(*args, **kwargs)
-
-
-def threshold(*args, **kwargs):
-    """aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
-    return _aten.threshold(*args, **kwargs)
-
-
-def threshold_(*args, **kwargs):
-    """aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)"""
-    return _aten.threshold_(*args, **kwargs)
-
-
-def threshold_backward(*args, **kwargs):
-    """aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
-    return _aten.threshold_backward(*args, **kwargs)
-
-
-def topk(*args, **kwargs):
-    """aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
-    return _aten.topk(*args, **kwargs)
-
-
-def transpose(*args, **kwargs):
-    """aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
-    return _aten.transpose(*args, **kwargs)
-
-
-def transpose_(*args, **kwargs):
-    """aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
-    return _aten.transpose_(*args, **kwargs)
-
-
-def tril(*args, **kwargs):
-    """aten::tril(Tensor self, int diagonal=0) -> Tensor"""
-    return _aten.tril(*args, **kwargs)
-
-
-def tril_(*args, **kwargs):
-    """aten::tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
-    return _aten.tril_(*args, **kwargs)
-
-
-def triu(*args, **kwargs):
-    """aten::triu(Tensor self, int diagonal=0) -> Tensor"""
-    return _aten.triu(*args, **kwargs)
-
-
-def triu_(*args, **kwargs):
-    """aten::triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
-    return _aten.triu_(*args, **kwargs)
-
-
-def trunc(*args, **kwargs):
-    """aten::trunc(Tensor self) -> Tensor"""
-    return _aten.trunc(*args, **kwargs)
-
-
-def trunc_(*args, **kwargs):
-    """aten::trunc_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.trunc_(*args, **kwargs)
-
-
-def unbind(*args, **kwargs):
-    """aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
-    return _aten.unbind(*args, **kwargs)
-
-
-def unfold(*args, **kwargs):
-    """aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
-    return _aten.unfold(*args, **kwargs)
-
-
-def unfold_backward(*args, **kwargs):
-    """aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor"""
-    return _aten.unfold_backward(*args, **kwargs)
-
-
-def uniform_(*args, **kwargs):
-    """aten::uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
-    return _aten.uniform_(*args, **kwargs)
-
-
-def unsafe_split(*args, **kwargs):
-    """aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
-    return _aten.unsafe_split(*args, **kwargs)
-
-
-def unsafe_split_with_sizes(*args, **kwargs):
-    """aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
-    return _aten.unsafe_split_with_sizes(*args, **kwargs)
-
-
-def unsqueeze(*args, **kwargs):
-    """aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
-    return _aten.unsqueeze(*args, **kwargs)
-
-
-def unsqueeze_(*args, **kwargs):
-    """aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
-    return _aten.unsqueeze_(*args, **kwargs)
-
-
-def upsample_bicubic2d(*args, **kwargs):
-    """aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
-    return _aten.upsample_bicubic2d(*args, **kwargs)
-
-
-def upsample_bicubic2d_backward(*args, **kwargs):
-    """aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
-    return _aten.upsample_bicubic2d_backward(*args, **kwargs)
-
-
-def upsample_bilinear2d(*args, **kwargs):
-    """aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
-    return _aten.upsample_bilinear2d(*args, **kwargs)
-
-
-def upsample_bilinear2d_backward(*args, **kwargs):
-    """aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
-    return _aten.upsample_bilinear2d_backward(*args, **kwargs)
-
-
-def upsample_nearest2d(*args, **kwargs):
-    """aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
-    return _aten.upsample_nearest2d(*args, **kwargs)
-
-
-def upsample_nearest2d_backward(*args, **kwargs):
-    """aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
-    return _aten.upsample_nearest2d_backward(*args, **kwargs)
-
-
-def var(*args, **kwargs):
-    """aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
-    return _aten.var(*args, **kwargs)
-
-
-def var_mean(*args, **kwargs):
-    """aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
-    return _aten.var_mean(*args, **kwargs)
-
-
-def vdot(*args, **kwargs):
-    """aten::vdot(Tensor self, Tensor other) -> Tensor"""
-    return _aten.vdot(*args, **kwargs)
-
-
-def view(*args, **kwargs):
-    """aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
-    return _aten.view(*args, **kwargs)
-
-
-def view_as_complex(*args, **kwargs):
-    """aten::view_as_complex(Tensor(a) self) -> Tensor(a)"""
-    return _aten.view_as_complex(*args, **kwargs)
-
-
-def view_as_real(*args, **kwargs):
-    """aten::view_as_real(Tensor(a) self) -> Tensor(a)"""
-    return _aten.view_as_real(*args, **kwargs)
-
-
-def where(*args, **kwargs):
-    """aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
-    return _aten.where(*args, **kwargs)
-
-
-def xlogy(*args, **kwargs):
-    """aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
-    return _aten.xlogy(*args, **kwargs)
-
-
-def xlogy_(*args, **kwargs):
-    """aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    return _aten.xlogy_(*args, **kwargs)
-
-
-def zero_(*args, **kwargs):
-    """aten::zero_(Tensor(a!) self) -> Tensor(a!)"""
-    return _aten.zero_(*args, **kwargs)
-
-
-def zeros(*args, **kwargs):
-    """aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
-    return _aten.zeros(*args, **kwargs)
-
-
-def zeros_like(*args, **kwargs):
-    """aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
-    return _aten.zeros_like(*args, **kwargs)
-
-
-# An overload of each, by which to tell whether the installed torch has it.
-_PROBES = """
-_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _batch_norm_with_update _conj_physical _embedding_bag _embedding_bag_forward_only _fft_c2r _fft_r2c
-_index_put_impl_ _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit _pin_memory _reshape_alias _scaled_dot_product_flash_attention_for_cpu
-_scaled_dot_product_flash_attention_for_cpu_backward _softmax _softmax_backward_data _to_copy _unique2 _unsafe_view _weight_norm_interface abs
-abs_ acos acos_ acosh acosh_ adaptive_max_pool2d adaptive_max_pool2d_backward add.Tensor
-add_.Tensor addbmm addbmm_ addcdiv addcdiv_ addcmul addcmul_ addmm
-addmm_ addmv addmv_ addr addr_ alias all amax
-amin aminmax angle any arange argmax argmin as_strided
-as_strided_ asin asin_ asinh asinh_ atan atan2 atan2_
-atan_ atanh atanh_ avg_pool2d avg_pool2d_backward baddbmm baddbmm_ bernoulli
-bernoulli_.Tensor bitwise_and.Tensor bitwise_and_.Tensor bitwise_left_shift.Tensor bitwise_left_shift_.Tensor bitwise_not bitwise_not_ bitwise_or.Tensor
-bitwise_or_.Tensor bitwise_right_shift.Tensor bitwise_right_shift_.Tensor bitwise_xor.Tensor bitwise_xor_.Tensor bmm bucketize.Tensor cat
-cauchy_ ceil ceil_ clamp clamp_ clamp_max clamp_max_ clamp_min
-clamp_min_ clone col2im complex constant_pad_nd convolution convolution_backward copy_
-copysign.Tensor copysign_.Tensor cos cos_ cosh cosh_ cudnn_batch_norm cummax
-cummin cumprod cumprod_ cumsum cumsum_ deg2rad deg2rad_ detach
-diag_embed diagonal diagonal_backward diagonal_scatter digamma digamma_ div.Tensor div_.Tensor
-dot elu elu_ elu_backward embedding embedding_dense_backward empty.memory_format empty_like
-empty_strided eq.Tensor eq_.Tensor equal erf erf_ erfc erfc_
-erfinv erfinv_ exp exp2 exp2_ exp_ expand expm1
-expm1_ exponential_ eye fill.Tensor fill_.Tensor flip floor floor_
-floor_divide fmax fmin fmod.Tensor fmod_.Tensor frac frac_ full
-full_like gather gcd gcd_ ge.Tensor ge_.Tensor gelu gelu_
-gelu_backward geometric_ ger glu gt.Tensor gt_.Tensor hardshrink hardshrink_backward
-hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_
-hardtanh_backward heaviside heaviside_ huber_loss hypot hypot_ i0 i0_
-im2col index.Tensor index_add index_add_ index_copy index_copy_ index_fill.int_Scalar index_fill_.int_Scalar
-index_put index_put_ index_select is_nonzero isnan isneginf isposinf kthvalue
-lcm lcm_ le.Tensor le_.Tensor leaky_relu leaky_relu_ leaky_relu_backward lerp.Tensor
-lerp_.Tensor lgamma lgamma_ lift_fresh linalg_eig linalg_vector_norm linspace log
-log10 log10_ log1p log1p_ log2 log2_ log_ log_normal_
-logaddexp logaddexp2 logcumsumexp logical_and logical_and_ logical_not logical_not_ logical_or
-logical_or_ logical_xor logical_xor_ logit logit_ logit_backward logsumexp lt.Tensor
-lt_.Tensor masked_fill.Tensor masked_fill_.Tensor masked_scatter_ masked_select max max_pool2d_with_indices max_pool2d_with_indices_backward
-max_unpool2d maximum mean median min minimum miopen_batch_norm mish
-mish_ mish_backward mm mode mse_loss mul.Tensor mul_.Tensor multinomial
-mv nan_to_num nan_to_num_ nanmedian nansum native_batch_norm native_batch_norm_backward native_dropout
-native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward ne.Tensor ne_.Tensor neg neg_
-new_empty new_empty_strided new_full new_ones new_zeros nextafter nextafter_ nll_loss_backward
-nll_loss_forward nonzero normal.Tensor_Tensor normal_ ones ones_like permute polar
-pow.Tensor_Scalar pow_.Tensor prod rad2deg rad2deg_ rand rand_like randint
-randint_like randn randn_like random_ randperm reciprocal reciprocal_ relu
-relu_ remainder.Tensor remainder_.Tensor repeat roll round round_ rsqrt
-rsqrt_ rsub.Tensor scalar_tensor scatter.src scatter_.src scatter_add scatter_add_ scatter_reduce.two
-scatter_reduce_.two searchsorted.Tensor select.int select_backward select_scatter sgn sgn_ sigmoid
-sigmoid_ sigmoid_backward sign sign_ signbit silu silu_ silu_backward
-sin sin_ sinc sinc_ sinh sinh_ slice.Tensor slice_backward
-slice_scatter smooth_l1_loss softplus softplus_backward softshrink softshrink_backward sort special_entr
-special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri split.Tensor split_with_sizes
-sqrt sqrt_ squeeze squeeze_ stack std.correction std_mean.correction sub.Tensor
-sub_.Tensor sum t t_ take tan tan_ tanh
-tanh_ tanh_backward threshold threshold_ threshold_backward topk transpose.int transpose_
-tril tril_ triu triu_ trunc trunc_ unbind.int unfold
-unfold_backward uniform_ unsafe_split.Tensor unsafe_split_with_sizes unsqueeze unsqueeze_ upsample_bicubic2d upsample_bicubic2d_backward
-upsample_bilinear2d upsample_bilinear2d_backward upsample_nearest2d upsample_nearest2d_backward var.correction var_mean.correction vdot view
-view_as_complex view_as_real where.self xlogy.Tensor xlogy_.Tensor zero_ zeros zeros_like
-""".split()
-_missing = set()
-
-
-def _drop_missing():
-    has_operator = torch._C._dispatch_has_kernel
-    for probe in _PROBES:
-        name = probe.partition(".")[0]
-        if not has_operator("aten::" + probe) and not hasattr(_aten, name):
-            _missing.add(name)
-            del globals()[name]
-
-
-_drop_missing()
-__all__ = [  # noqa: PLE0604
-    name for name in (probe.partition(".")[0] for probe in _PROBES) if name[0] != "_" and name not in _missing
-]
+# Name -> an overload, by which to tell whether the installed torch has it, and the schemas.
+# fmt: off
+_OPERATORS = {
+    "_adaptive_avg_pool2d": ("_adaptive_avg_pool2d", "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"),
+    "_adaptive_avg_pool2d_backward": ("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"),
+    "_batch_norm_with_update": ("_batch_norm_with_update", "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"),
+    "_conj_physical": ("_conj_physical", "_conj_physical(Tensor self) -> Tensor"),
+    "_embedding_bag": ("_embedding_bag", "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"),
+    "_embedding_bag_forward_only": ("_embedding_bag_forward_only", "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"),
+    "_fft_c2r": ("_fft_c2r", "_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"),
+    "_fft_r2c": ("_fft_r2c", "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"),
+    "_index_put_impl_": ("_index_put_impl_", "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"),
+    "_local_scalar_dense": ("_local_scalar_dense", "_local_scalar_dense(Tensor self) -> Scalar"),
+    "_log_softmax": ("_log_softmax", "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
+    "_log_softmax_backward_data": ("_log_softmax_backward_data", "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"),
+    "_native_batch_norm_legit": ("_native_batch_norm_legit", "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"),
+    "_pin_memory": ("_pin_memory", "_pin_memory(Tensor self, Device? device=None) -> Tensor"),
+    "_reshape_alias": ("_reshape_alias", "_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"),
+    "_scaled_dot_product_flash_attention_for_cpu": ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)"),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": ("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"),
+    "_softmax": ("_softmax", "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
+    "_softmax_backward_data": ("_softmax_backward_data", "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"),
+    "_to_copy": ("_to_copy", "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
+    "_unique2": ("_unique2", "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"),
+    "_unsafe_view": ("_unsafe_view", "_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
+    "_weight_norm_interface": ("_weight_norm_interface", "_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"),
+    "abs": ("abs", "abs(Tensor self) -> Tensor"),
+    "abs_": ("abs_", "abs_(Tensor(a!) self) -> Tensor(a!)"),
+    "acos": ("acos", "acos(Tensor self) -> Tensor"),
+    "acos_": ("acos_", "acos_(Tensor(a!) self) -> Tensor(a!)"),
+    "acosh": ("acosh", "acosh(Tensor self) -> Tensor"),
+    "acosh_": ("acosh_", "acosh_(Tensor(a!) self) -> Tensor(a!)"),
+    "adaptive_max_pool2d": ("adaptive_max_pool2d", "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"),
+    "adaptive_max_pool2d_backward": ("adaptive_max_pool2d_backward", "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"),
+    "add": ("add.Tensor", "add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+    "add_": ("add_.Tensor", "add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)", "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"),
+    "addbmm": ("addbmm", "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    "addbmm_": ("addbmm_", "addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"),
+    "addcdiv": ("addcdiv", "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
+    "addcdiv_": ("addcdiv_", "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"),
+    "addcmul": ("addcmul", "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
+    "addcmul_": ("addcmul_", "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"),
+    "addmm": ("addmm", "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    "addmm_": ("addmm_", "addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"),
+    "addmv": ("addmv", "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    "addmv_": ("addmv_", "addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"),
+    "addr": ("addr", "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    "addr_": ("addr_", "addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"),
+    "alias": ("alias", "alias(Tensor(a) self) -> Tensor(a)"),
+    "all": ("all", "all(Tensor self) -> Tensor", "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+    "amax": ("amax", "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+    "amin": ("amin", "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+    "aminmax": ("aminmax", "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"),
+    "angle": ("angle", "angle(Tensor self) -> Tensor"),
+    "any": ("any", "any(Tensor self) -> Tensor", "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+    "arange": ("arange", "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "argmax": ("argmax", "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
+    "argmin": ("argmin", "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
+    "as_strided": ("as_strided", "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"),
+    "as_strided_": ("as_strided_", "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"),
+    "asin": ("asin", "asin(Tensor self) -> Tensor"),
+    "asin_": ("asin_", "asin_(Tensor(a!) self) -> Tensor(a!)"),
+    "asinh": ("asinh", "asinh(Tensor self) -> Tensor"),
+    "asinh_": ("asinh_", "asinh_(Tensor(a!) self) -> Tensor(a!)"),
+    "atan": ("atan", "atan(Tensor self) -> Tensor"),
+    "atan2": ("atan2", "atan2(Tensor self, Tensor other) -> Tensor"),
+    "atan2_": ("atan2_", "atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "atan_": ("atan_", "atan_(Tensor(a!) self) -> Tensor(a!)"),
+    "atanh": ("atanh", "atanh(Tensor self) -> Tensor"),
+    "atanh_": ("atanh_", "atanh_(Tensor(a!) self) -> Tensor(a!)"),
+    "avg_pool2d": ("avg_pool2d", "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"),
+    "avg_pool2d_backward": ("avg_pool2d_backward", "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"),
+    "baddbmm": ("baddbmm", "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+    "baddbmm_": ("baddbmm_", "baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"),
+    "bernoulli": ("bernoulli", "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"),
+    "bernoulli_": ("bernoulli_.Tensor", "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"),
+    "bitwise_and": ("bitwise_and.Tensor", "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor", "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "bitwise_and_": ("bitwise_and_.Tensor", "bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "bitwise_left_shift": ("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "bitwise_left_shift_": ("bitwise_left_shift_.Tensor", "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "bitwise_not": ("bitwise_not", "bitwise_not(Tensor self) -> Tensor"),
+    "bitwise_not_": ("bitwise_not_", "bitwise_not_(Tensor(a!) self) -> Tensor(a!)"),
+    "bitwise_or": ("bitwise_or.Tensor", "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor", "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "bitwise_or_": ("bitwise_or_.Tensor", "bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "bitwise_right_shift": ("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "bitwise_right_shift_": ("bitwise_right_shift_.Tensor", "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "bitwise_xor": ("bitwise_xor.Tensor", "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor", "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "bitwise_xor_": ("bitwise_xor_.Tensor", "bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "bmm": ("bmm", "bmm(Tensor self, Tensor mat2) -> Tensor"),
+    "bucketize": ("bucketize.Tensor", "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"),
+    "cat": ("cat", "cat(Tensor[] tensors, int dim=0) -> Tensor"),
+    "cauchy_": ("cauchy_", "cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"),
+    "ceil": ("ceil", "ceil(Tensor self) -> Tensor"),
+    "ceil_": ("ceil_", "ceil_(Tensor(a!) self) -> Tensor(a!)"),
+    "clamp": ("clamp", "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"),
+    "clamp_": ("clamp_", "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"),
+    "clamp_max": ("clamp_max", "clamp_max(Tensor self, Scalar max) -> Tensor", "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"),
+    "clamp_max_": ("clamp_max_", "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)", "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"),
+    "clamp_min": ("clamp_min", "clamp_min(Tensor self, Scalar min) -> Tensor", "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"),
+    "clamp_min_": ("clamp_min_", "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)", "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"),
+    "clone": ("clone", "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
+    "col2im": ("col2im", "col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"),
+    "complex": ("complex", "complex(Tensor real, Tensor imag) -> Tensor"),
+    "constant_pad_nd": ("constant_pad_nd", "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
+    "convolution": ("convolution", "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"),
+    "convolution_backward": ("convolution_backward", "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"),
+    "copy_": ("copy_", "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"),
+    "copysign": ("copysign.Tensor", "copysign.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "copysign_": ("copysign_.Tensor", "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "cos": ("cos", "cos(Tensor self) -> Tensor"),
+    "cos_": ("cos_", "cos_(Tensor(a!) self) -> Tensor(a!)"),
+    "cosh": ("cosh", "cosh(Tensor self) -> Tensor"),
+    "cosh_": ("cosh_", "cosh_(Tensor(a!) self) -> Tensor(a!)"),
+    "cudnn_batch_norm": ("cudnn_batch_norm", "cudnn_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)"),
+    "cummax": ("cummax", "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"),
+    "cummin": ("cummin", "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"),
+    "cumprod": ("cumprod", "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
+    "cumprod_": ("cumprod_", "cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"),
+    "cumsum": ("cumsum", "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
+    "cumsum_": ("cumsum_", "cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"),
+    "deg2rad": ("deg2rad", "deg2rad(Tensor self) -> Tensor"),
+    "deg2rad_": ("deg2rad_", "deg2rad_(Tensor(a!) self) -> Tensor(a!)"),
+    "detach": ("detach", "detach(Tensor(a) self) -> Tensor(a)"),
+    "diag_embed": ("diag_embed", "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"),
+    "diagonal": ("diagonal", "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
+    "diagonal_backward": ("diagonal_backward", "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"),
+    "diagonal_scatter": ("diagonal_scatter", "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"),
+    "digamma": ("digamma", "digamma(Tensor self) -> Tensor"),
+    "digamma_": ("digamma_", "digamma_(Tensor(a!) self) -> Tensor(a!)"),
+    "div": ("div.Tensor", "div.Scalar(Tensor self, Scalar other) -> Tensor", "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", "div.Tensor(Tensor self, Tensor other) -> Tensor", "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"),
+    "div_": ("div_.Tensor", "div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)", "div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"),
+    "dot": ("dot", "dot(Tensor self, Tensor tensor) -> Tensor"),
+    "elu": ("elu", "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
+    "elu_": ("elu_", "elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"),
+    "elu_backward": ("elu_backward", "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"),
+    "embedding": ("embedding", "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"),
+    "embedding_dense_backward": ("embedding_dense_backward", "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"),
+    "empty": ("empty.memory_format", "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "empty_like": ("empty_like", "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "empty_strided": ("empty_strided", "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "eq": ("eq.Tensor", "eq.Scalar(Tensor self, Scalar other) -> Tensor", "eq.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "eq_": ("eq_.Tensor", "eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "equal": ("equal", "equal(Tensor self, Tensor other) -> bool"),
+    "erf": ("erf", "erf(Tensor self) -> Tensor"),
+    "erf_": ("erf_", "erf_(Tensor(a!) self) -> Tensor(a!)"),
+    "erfc": ("erfc", "erfc(Tensor self) -> Tensor"),
+    "erfc_": ("erfc_", "erfc_(Tensor(a!) self) -> Tensor(a!)"),
+    "erfinv": ("erfinv", "erfinv(Tensor self) -> Tensor"),
+    "erfinv_": ("erfinv_", "erfinv_(Tensor(a!) self) -> Tensor(a!)"),
+    "exp": ("exp", "exp(Tensor self) -> Tensor"),
+    "exp2": ("exp2", "exp2(Tensor self) -> Tensor"),
+    "exp2_": ("exp2_", "exp2_(Tensor(a!) self) -> Tensor(a!)"),
+    "exp_": ("exp_", "exp_(Tensor(a!) self) -> Tensor(a!)"),
+    "expand": ("expand", "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
+    "expm1": ("expm1", "expm1(Tensor self) -> Tensor"),
+    "expm1_": ("expm1_", "expm1_(Tensor(a!) self) -> Tensor(a!)"),
+    "exponential_": ("exponential_", "exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"),
+    "eye": ("eye", "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "fill": ("fill.Tensor", "fill.Scalar(Tensor self, Scalar value) -> Tensor", "fill.Tensor(Tensor self, Tensor value) -> Tensor"),
+    "fill_": ("fill_.Tensor", "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"),
+    "flip": ("flip", "flip(Tensor self, int[] dims) -> Tensor"),
+    "floor": ("floor", "floor(Tensor self) -> Tensor"),
+    "floor_": ("floor_", "floor_(Tensor(a!) self) -> Tensor(a!)"),
+    "floor_divide": ("floor_divide", "floor_divide(Tensor self, Tensor other) -> Tensor"),
+    "fmax": ("fmax", "fmax(Tensor self, Tensor other) -> Tensor"),
+    "fmin": ("fmin", "fmin(Tensor self, Tensor other) -> Tensor"),
+    "fmod": ("fmod.Tensor", "fmod.Scalar(Tensor self, Scalar other) -> Tensor", "fmod.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "fmod_": ("fmod_.Tensor", "fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "frac": ("frac", "frac(Tensor self) -> Tensor"),
+    "frac_": ("frac_", "frac_(Tensor(a!) self) -> Tensor(a!)"),
+    "full": ("full", "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "full_like": ("full_like", "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "gather": ("gather", "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
+    "gcd": ("gcd", "gcd(Tensor self, Tensor other) -> Tensor"),
+    "gcd_": ("gcd_", "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "ge": ("ge.Tensor", "ge.Scalar(Tensor self, Scalar other) -> Tensor", "ge.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "ge_": ("ge_.Tensor", "ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "gelu": ("gelu", "gelu(Tensor self, *, str approximate=\"none\") -> Tensor"),
+    "gelu_": ("gelu_", "gelu_(Tensor(a!) self, *, str approximate=\"none\") -> Tensor(a!)"),
+    "gelu_backward": ("gelu_backward", "gelu_backward(Tensor grad_output, Tensor self, *, str approximate=\"none\") -> Tensor"),
+    "geometric_": ("geometric_", "geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"),
+    "ger": ("ger", "ger(Tensor self, Tensor vec2) -> Tensor"),
+    "glu": ("glu", "glu(Tensor self, int dim=-1) -> Tensor"),
+    "gt": ("gt.Tensor", "gt.Scalar(Tensor self, Scalar other) -> Tensor", "gt.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "gt_": ("gt_.Tensor", "gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "hardshrink": ("hardshrink", "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
+    "hardshrink_backward": ("hardshrink_backward", "hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor"),
+    "hardsigmoid": ("hardsigmoid", "hardsigmoid(Tensor self) -> Tensor"),
+    "hardsigmoid_": ("hardsigmoid_", "hardsigmoid_(Tensor(a!) self) -> Tensor(a!)"),
+    "hardsigmoid_backward": ("hardsigmoid_backward", "hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor"),
+    "hardswish": ("hardswish", "hardswish(Tensor self) -> Tensor"),
+    "hardswish_": ("hardswish_", "hardswish_(Tensor(a!) self) -> Tensor(a!)"),
+    "hardswish_backward": ("hardswish_backward", "hardswish_backward(Tensor grad_output, Tensor self) -> Tensor"),
+    "hardtanh": ("hardtanh", "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
+    "hardtanh_": ("hardtanh_", "hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"),
+    "hardtanh_backward": ("hardtanh_backward", "hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"),
+    "heaviside": ("heaviside", "heaviside(Tensor self, Tensor values) -> Tensor"),
+    "heaviside_": ("heaviside_", "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)"),
+    "huber_loss": ("huber_loss", "huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor"),
+    "hypot": ("hypot", "hypot(Tensor self, Tensor other) -> Tensor"),
+    "hypot_": ("hypot_", "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "i0": ("i0", "i0(Tensor self) -> Tensor"),
+    "i0_": ("i0_", "i0_(Tensor(a!) self) -> Tensor(a!)"),
+    "im2col": ("im2col", "im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"),
+    "index": ("index.Tensor", "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"),
+    "index_add": ("index_add", "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"),
+    "index_add_": ("index_add_", "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"),
+    "index_copy": ("index_copy", "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"),
+    "index_copy_": ("index_copy_", "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"),
+    "index_fill": ("index_fill.int_Scalar", "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"),
+    "index_fill_": ("index_fill_.int_Scalar", "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"),
+    "index_put": ("index_put", "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"),
+    "index_put_": ("index_put_", "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"),
+    "index_select": ("index_select", "index_select(Tensor self, int dim, Tensor index) -> Tensor"),
+    "is_nonzero": ("is_nonzero", "is_nonzero(Tensor self) -> bool"),
+    "isnan": ("isnan", "isnan(Tensor self) -> Tensor"),
+    "isneginf": ("isneginf", "isneginf(Tensor self) -> Tensor"),
+    "isposinf": ("isposinf", "isposinf(Tensor self) -> Tensor"),
+    "kthvalue": ("kthvalue", "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    "lcm": ("lcm", "lcm(Tensor self, Tensor other) -> Tensor"),
+    "lcm_": ("lcm_", "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "le": ("le.Tensor", "le.Scalar(Tensor self, Scalar other) -> Tensor", "le.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "le_": ("le_.Tensor", "le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "leaky_relu": ("leaky_relu", "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
+    "leaky_relu_": ("leaky_relu_", "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"),
+    "leaky_relu_backward": ("leaky_relu_backward", "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"),
+    "lerp": ("lerp.Tensor", "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"),
+    "lerp_": ("lerp_.Tensor", "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)", "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"),
+    "lgamma": ("lgamma", "lgamma(Tensor self) -> Tensor"),
+    "lgamma_": ("lgamma_", "lgamma_(Tensor(a!) self) -> Tensor(a!)"),
+    "lift_fresh": ("lift_fresh", "lift_fresh(Tensor(a) self) -> Tensor(a)"),
+    "linalg_eig": ("linalg_eig", "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)"),
+    "linalg_vector_norm": ("linalg_vector_norm", "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+    "linspace": ("linspace", "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "log": ("log", "log(Tensor self) -> Tensor"),
+    "log10": ("log10", "log10(Tensor self) -> Tensor"),
+    "log10_": ("log10_", "log10_(Tensor(a!) self) -> Tensor(a!)"),
+    "log1p": ("log1p", "log1p(Tensor self) -> Tensor"),
+    "log1p_": ("log1p_", "log1p_(Tensor(a!) self) -> Tensor(a!)"),
+    "log2": ("log2", "log2(Tensor self) -> Tensor"),
+    "log2_": ("log2_", "log2_(Tensor(a!) self) -> Tensor(a!)"),
+    "log_": ("log_", "log_(Tensor(a!) self) -> Tensor(a!)"),
+    "log_normal_": ("log_normal_", "log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"),
+    "logaddexp": ("logaddexp", "logaddexp(Tensor self, Tensor other) -> Tensor"),
+    "logaddexp2": ("logaddexp2", "logaddexp2(Tensor self, Tensor other) -> Tensor"),
+    "logcumsumexp": ("logcumsumexp", "logcumsumexp(Tensor self, int dim) -> Tensor"),
+    "logical_and": ("logical_and", "logical_and(Tensor self, Tensor other) -> Tensor"),
+    "logical_and_": ("logical_and_", "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "logical_not": ("logical_not", "logical_not(Tensor self) -> Tensor"),
+    "logical_not_": ("logical_not_", "logical_not_(Tensor(a!) self) -> Tensor(a!)"),
+    "logical_or": ("logical_or", "logical_or(Tensor self, Tensor other) -> Tensor"),
+    "logical_or_": ("logical_or_", "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "logical_xor": ("logical_xor", "logical_xor(Tensor self, Tensor other) -> Tensor"),
+    "logical_xor_": ("logical_xor_", "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "logit": ("logit", "logit(Tensor self, float? eps=None) -> Tensor"),
+    "logit_": ("logit_", "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"),
+    "logit_backward": ("logit_backward", "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"),
+    "logsumexp": ("logsumexp", "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
+    "lt": ("lt.Tensor", "lt.Scalar(Tensor self, Scalar other) -> Tensor", "lt.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "lt_": ("lt_.Tensor", "lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "masked_fill": ("masked_fill.Tensor", "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"),
+    "masked_fill_": ("masked_fill_.Tensor", "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"),
+    "masked_scatter_": ("masked_scatter_", "masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)"),
+    "masked_select": ("masked_select", "masked_select(Tensor self, Tensor mask) -> Tensor"),
+    "max": ("max", "max(Tensor self) -> Tensor", "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    "max_pool2d_with_indices": ("max_pool2d_with_indices", "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"),
+    "max_pool2d_with_indices_backward": ("max_pool2d_with_indices_backward", "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"),
+    "max_unpool2d": ("max_unpool2d", "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"),
+    "maximum": ("maximum", "maximum(Tensor self, Tensor other) -> Tensor"),
+    "mean": ("mean", "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+    "median": ("median", "median(Tensor self) -> Tensor", "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    "min": ("min", "min(Tensor self) -> Tensor", "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    "minimum": ("minimum", "minimum(Tensor self, Tensor other) -> Tensor"),
+    "miopen_batch_norm": ("miopen_batch_norm", "miopen_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor)"),
+    "mish": ("mish", "mish(Tensor self) -> Tensor"),
+    "mish_": ("mish_", "mish_(Tensor(a!) self) -> Tensor(a!)"),
+    "mish_backward": ("mish_backward", "mish_backward(Tensor grad_output, Tensor self) -> Tensor"),
+    "mm": ("mm", "mm(Tensor self, Tensor mat2) -> Tensor"),
+    "mode": ("mode", "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    "mse_loss": ("mse_loss", "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"),
+    "mul": ("mul.Tensor", "mul.Scalar(Tensor self, Scalar other) -> Tensor", "mul.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "mul_": ("mul_.Tensor", "mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "multinomial": ("multinomial", "multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"),
+    "mv": ("mv", "mv(Tensor self, Tensor vec) -> Tensor"),
+    "nan_to_num": ("nan_to_num", "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"),
+    "nan_to_num_": ("nan_to_num_", "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"),
+    "nanmedian": ("nanmedian", "nanmedian(Tensor self) -> Tensor", "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"),
+    "nansum": ("nansum", "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+    "native_batch_norm": ("native_batch_norm", "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"),
+    "native_batch_norm_backward": ("native_batch_norm_backward", "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"),
+    "native_dropout": ("native_dropout", "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"),
+    "native_group_norm": ("native_group_norm", "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)"),
+    "native_group_norm_backward": ("native_group_norm_backward", "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"),
+    "native_layer_norm": ("native_layer_norm", "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)"),
+    "native_layer_norm_backward": ("native_layer_norm_backward", "native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"),
+    "ne": ("ne.Tensor", "ne.Scalar(Tensor self, Scalar other) -> Tensor", "ne.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "ne_": ("ne_.Tensor", "ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "neg": ("neg", "neg(Tensor self) -> Tensor"),
+    "neg_": ("neg_", "neg_(Tensor(a!) self) -> Tensor(a!)"),
+    "new_empty": ("new_empty", "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "new_empty_strided": ("new_empty_strided", "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "new_full": ("new_full", "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "new_ones": ("new_ones", "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "new_zeros": ("new_zeros", "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "nextafter": ("nextafter", "nextafter(Tensor self, Tensor other) -> Tensor"),
+    "nextafter_": ("nextafter_", "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "nll_loss_backward": ("nll_loss_backward", "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"),
+    "nll_loss_forward": ("nll_loss_forward", "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"),
+    "nonzero": ("nonzero", "nonzero(Tensor self) -> Tensor"),
+    "normal": ("normal.Tensor_Tensor", "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor", "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"),
+    "normal_": ("normal_", "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"),
+    "ones": ("ones", "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "ones_like": ("ones_like", "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "permute": ("permute", "permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
+    "polar": ("polar", "polar(Tensor abs, Tensor angle) -> Tensor"),
+    "pow": ("pow.Tensor_Scalar", "pow.Scalar(Scalar self, Tensor exponent) -> Tensor", "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
+    "pow_": ("pow_.Tensor", "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)", "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"),
+    "prod": ("prod", "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+    "rad2deg": ("rad2deg", "rad2deg(Tensor self) -> Tensor"),
+    "rad2deg_": ("rad2deg_", "rad2deg_(Tensor(a!) self) -> Tensor(a!)"),
+    "rand": ("rand", "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "rand_like": ("rand_like", "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "randint": ("randint", "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "randint_like": ("randint_like", "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "randn": ("randn", "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "randn_like": ("randn_like", "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+    "random_": ("random_", "random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", "random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", "random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)"),
+    "randperm": ("randperm", "randperm(SymInt n, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "reciprocal": ("reciprocal", "reciprocal(Tensor self) -> Tensor"),
+    "reciprocal_": ("reciprocal_", "reciprocal_(Tensor(a!) self) -> Tensor(a!)"),
+    "relu": ("relu", "relu(Tensor self) -> Tensor"),
+    "relu_": ("relu_", "relu_(Tensor(a!) self) -> Tensor(a!)"),
+    "remainder": ("remainder.Tensor", "remainder.Scalar(Tensor self, Scalar other) -> Tensor", "remainder.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "remainder_": ("remainder_.Tensor", "remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", "remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "repeat": ("repeat", "repeat(Tensor self, SymInt[] repeats) -> Tensor"),
+    "roll": ("roll", "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"),
+    "round": ("round", "round(Tensor self) -> Tensor", "round.decimals(Tensor self, *, int decimals) -> Tensor"),
+    "round_": ("round_", "round_(Tensor(a!) self) -> Tensor(a!)", "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)"),
+    "rsqrt": ("rsqrt", "rsqrt(Tensor self) -> Tensor"),
+    "rsqrt_": ("rsqrt_", "rsqrt_(Tensor(a!) self) -> Tensor(a!)"),
+    "rsub": ("rsub.Tensor", "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+    "scalar_tensor": ("scalar_tensor", "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "scatter": ("scatter.src", "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"),
+    "scatter_": ("scatter_.src", "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)", "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)"),
+    "scatter_add": ("scatter_add", "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
+    "scatter_add_": ("scatter_add_", "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"),
+    "scatter_reduce": ("scatter_reduce.two", "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"),
+    "scatter_reduce_": ("scatter_reduce_.two", "scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"),
+    "searchsorted": ("searchsorted.Tensor", "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor"),
+    "select": ("select.int", "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
+    "select_backward": ("select_backward", "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"),
+    "select_scatter": ("select_scatter", "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
+    "sgn": ("sgn", "sgn(Tensor self) -> Tensor"),
+    "sgn_": ("sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)"),
+    "sigmoid": ("sigmoid", "sigmoid(Tensor self) -> Tensor"),
+    "sigmoid_": ("sigmoid_", "sigmoid_(Tensor(a!) self) -> Tensor(a!)"),
+    "sigmoid_backward": ("sigmoid_backward", "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"),
+    "sign": ("sign", "sign(Tensor self) -> Tensor"),
+    "sign_": ("sign_", "sign_(Tensor(a!) self) -> Tensor(a!)"),
+    "signbit": ("signbit", "signbit(Tensor self) -> Tensor"),
+    "silu": ("silu", "silu(Tensor self) -> Tensor"),
+    "silu_": ("silu_", "silu_(Tensor(a!) self) -> Tensor(a!)"),
+    "silu_backward": ("silu_backward", "silu_backward(Tensor grad_output, Tensor self) -> Tensor"),
+    "sin": ("sin", "sin(Tensor self) -> Tensor"),
+    "sin_": ("sin_", "sin_(Tensor(a!) self) -> Tensor(a!)"),
+    "sinc": ("sinc", "sinc(Tensor self) -> Tensor"),
+    "sinc_": ("sinc_", "sinc_(Tensor(a!) self) -> Tensor(a!)"),
+    "sinh": ("sinh", "sinh(Tensor self) -> Tensor"),
+    "sinh_": ("sinh_", "sinh_(Tensor(a!) self) -> Tensor(a!)"),
+    "slice": ("slice.Tensor", "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
+    "slice_backward": ("slice_backward", "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"),
+    "slice_scatter": ("slice_scatter", "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"),
+    "smooth_l1_loss": ("smooth_l1_loss", "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor"),
+    "softplus": ("softplus", "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
+    "softplus_backward": ("softplus_backward", "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"),
+    "softshrink": ("softshrink", "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
+    "softshrink_backward": ("softshrink_backward", "softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor"),
+    "sort": ("sort", "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"),
+    "special_entr": ("special_entr", "special_entr(Tensor self) -> Tensor"),
+    "special_erfcx": ("special_erfcx", "special_erfcx(Tensor self) -> Tensor"),
+    "special_i0e": ("special_i0e", "special_i0e(Tensor self) -> Tensor"),
+    "special_i1": ("special_i1", "special_i1(Tensor self) -> Tensor"),
+    "special_i1e": ("special_i1e", "special_i1e(Tensor self) -> Tensor"),
+    "special_log_ndtr": ("special_log_ndtr", "special_log_ndtr(Tensor self) -> Tensor"),
+    "special_ndtri": ("special_ndtri", "special_ndtri(Tensor self) -> Tensor"),
+    "split": ("split.Tensor", "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"),
+    "split_with_sizes": ("split_with_sizes", "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"),
+    "sqrt": ("sqrt", "sqrt(Tensor self) -> Tensor"),
+    "sqrt_": ("sqrt_", "sqrt_(Tensor(a!) self) -> Tensor(a!)"),
+    "squeeze": ("squeeze", "squeeze(Tensor(a) self) -> Tensor(a)", "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
+    "squeeze_": ("squeeze_", "squeeze_(Tensor(a!) self) -> Tensor(a!)", "squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"),
+    "stack": ("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor"),
+    "std": ("std.correction", "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+    "std_mean": ("std_mean.correction", "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"),
+    "sub": ("sub.Tensor", "sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+    "sub_": ("sub_.Tensor", "sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)", "sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"),
+    "sum": ("sum", "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+    "t": ("t", "t(Tensor(a) self) -> Tensor(a)"),
+    "t_": ("t_", "t_(Tensor(a!) self) -> Tensor(a!)"),
+    "take": ("take", "take(Tensor self, Tensor index) -> Tensor"),
+    "tan": ("tan", "tan(Tensor self) -> Tensor"),
+    "tan_": ("tan_", "tan_(Tensor(a!) self) -> Tensor(a!)"),
+    "tanh": ("tanh", "tanh(Tensor self) -> Tensor"),
+    "tanh_": ("tanh_", "tanh_(Tensor(a!) self) -> Tensor(a!)"),
+    "tanh_backward": ("tanh_backward", "tanh_backward(Tensor grad_output, Tensor output) -> Tensor"),
+    "threshold": ("threshold", "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"),
+    "threshold_": ("threshold_", "threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)"),
+    "threshold_backward": ("threshold_backward", "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"),
+    "topk": ("topk", "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"),
+    "transpose": ("transpose.int", "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
+    "transpose_": ("transpose_", "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"),
+    "tril": ("tril", "tril(Tensor self, int diagonal=0) -> Tensor"),
+    "tril_": ("tril_", "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"),
+    "triu": ("triu", "triu(Tensor self, int diagonal=0) -> Tensor"),
+    "triu_": ("triu_", "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"),
+    "trunc": ("trunc", "trunc(Tensor self) -> Tensor"),
+    "trunc_": ("trunc_", "trunc_(Tensor(a!) self) -> Tensor(a!)"),
+    "unbind": ("unbind.int", "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"),
+    "unfold": ("unfold", "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),
+    "unfold_backward": ("unfold_backward", "unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor"),
+    "uniform_": ("uniform_", "uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"),
+    "unsafe_split": ("unsafe_split.Tensor", "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"),
+    "unsafe_split_with_sizes": ("unsafe_split_with_sizes", "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"),
+    "unsqueeze": ("unsqueeze", "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
+    "unsqueeze_": ("unsqueeze_", "unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"),
+    "upsample_bicubic2d": ("upsample_bicubic2d", "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    "upsample_bicubic2d_backward": ("upsample_bicubic2d_backward", "upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    "upsample_bilinear2d": ("upsample_bilinear2d", "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    "upsample_bilinear2d_backward": ("upsample_bilinear2d_backward", "upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    "upsample_nearest2d": ("upsample_nearest2d", "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    "upsample_nearest2d_backward": ("upsample_nearest2d_backward", "upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    "var": ("var.correction", "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+    "var_mean": ("var_mean.correction", "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"),
+    "vdot": ("vdot", "vdot(Tensor self, Tensor other) -> Tensor"),
+    "view": ("view", "view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
+    "view_as_complex": ("view_as_complex", "view_as_complex(Tensor(a) self) -> Tensor(a)"),
+    "view_as_real": ("view_as_real", "view_as_real(Tensor(a) self) -> Tensor(a)"),
+    "where": ("where.self", "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"),
+    "xlogy": ("xlogy.Tensor", "xlogy.Tensor(Tensor self, Tensor other) -> Tensor"),
+    "xlogy_": ("xlogy_.Tensor", "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"),
+    "zero_": ("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)"),
+    "zeros": ("zeros", "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"),
+    "zeros_like": ("zeros_like", "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"),
+}
+# fmt: on
+
+
+def _function(name, schemas):
+    """What users call. LibTorch makes an operator's object when it is first asked for: not before the call."""
+
+    def call(*args, **kwargs):
+        return getattr(_aten, name)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = "\n".join("aten::" + schema for schema in schemas)
+    return call
+
+
+def _is_installed(name, probe):
+    return torch._C._dispatch_has_kernel("aten::" + probe) or hasattr(_aten, name)
+
+
+for _name, (_probe, *_schemas) in _OPERATORS.items():
+    if _is_installed(_name, _probe):
+        globals()[_name] = _function(_name, _schemas)
+
+__all__ = [name for name in _OPERATORS if name[0] != "_" and name in globals()]  # noqa: PLE0604
 
 
 def __getattr__(name):
-    if name in _missing:
+    if name in _OPERATORS:
         raise AttributeError(f"framejit.ops.{name}: the installed torch {torch.__version__} has no operator aten::{name}")
     raise AttributeError(f"module 'framejit.ops' has no attribute {name!r}: docs/ops.md lists the operators")
