@@ -86,15 +86,5 @@ int fj_abi_set_code_extra(PyCodeObject* code, Py_ssize_t index, void* extra) {
 
 #define FJ_MAX_NESTING 200
 #include "eval_frame/evaluator.inc.h"
-
-uint64_t framejit_type_version(const PyTypeObject* type) {
-  return (type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
-}
-
-int framejit_dict_tells(PyObject* dict) {
-  (void)dict;
-  return 1;
-}
-int framejit_dict_own_values(PyObject* dict) { return framejit_dict_tells(dict); }
-
+#include "eval_frame/flagged_versions.inc.h"
 #include "eval_frame/watchers.inc.h"

@@ -33,6 +33,31 @@ std::string_view spelling(ExpressionOp op) {
   return "?";
 }
 
+namespace {
+
+struct Fact {
+  char result = 'n';
+  std::string_view types;
+};
+
+Fact fact_of(ExpressionOp op) {
+  switch (op) {
+#define EXPRESSION(name, text, operands, result, types) \
+  case ExpressionOp::k##name:                           \
+    return {result, types};
+#define REDUCTION EXPRESSION
+#include "graph/expression.def"
+#undef EXPRESSION
+#undef REDUCTION
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string_view compute_types(ExpressionOp op) { return fact_of(op).types; }
+bool gives_truth(ExpressionOp op) { return fact_of(op).result == 't'; }
 bool is_reduction(ExpressionOp op) { return op >= ExpressionOp::kSum; }
 
 namespace {

@@ -57,6 +57,9 @@ const Expression* expression_of(OpId op);
 const char* why_no_expression(OpId op);
 bool is_reduction(ExpressionOp op);
 std::string_view spelling(ExpressionOp op);  // as in graph/expression.def; "argument", ... for the others
+// The other facts of graph/expression.def; of leaves none and false.
+std::string_view compute_types(ExpressionOp op);  // of 'f' and 'i'
+bool gives_truth(ExpressionOp op);
 
 // One argument of a call that is evaluated.
 template <class T>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/control_flow.h"
+#include "graph/generated/op_ids.h"
 #include "graph/op.h"
 
 namespace framejit::codegen {
@@ -30,7 +31,7 @@ class Fusion {
   std::vector<FusedGroup> run() {
     for (size_t n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId(static_cast<uint32_t>(n)));
-      if (node.erased || (!skip_.empty() && skip_[n]) || graph::op_name(node.op) == "aten::detach") continue;
+      if (node.erased || (!skip_.empty() && skip_[n]) || node.op == graph::ops::k_detach) continue;
       const FusedKind kind = fused_kind(graph_, node);
       if (kind == FusedKind::kNone) {
         pass(node);

@@ -81,21 +81,6 @@ bool has_truth_operation(ExpressionOp op) {
   }
 }
 
-// The compute types of graph/expression.def, as a text of 'f' and 'i'.
-const char* types_of(ExpressionOp op) {
-  switch (op) {
-#define EXPRESSION(name, spelling, operands, result, types) \
-  case ExpressionOp::k##name:                               \
-    return types;
-#define REDUCTION EXPRESSION
-#include "graph/expression.def"
-#undef EXPRESSION
-#undef REDUCTION
-    default:
-      return "";
-  }
-}
-
 }  // namespace
 
 size_t Kernel::input_count() const {
@@ -142,8 +127,7 @@ DType value_type(DType dtype) {
 
 bool has_operation(ExpressionOp op, DType type) {
   if (type == DType::kBool) return has_truth_operation(op);
-  const std::string_view types = types_of(op);
-  return types.find(graph::is_floating(type) ? 'f' : 'i') != std::string_view::npos;
+  return graph::compute_types(op).find(graph::is_floating(type) ? 'f' : 'i') != std::string_view::npos;
 }
 
 std::vector<StepFacts> facts_of(const Kernel& kernel) {

@@ -56,6 +56,9 @@ struct Kernel {
   size_t input_count() const;
 };
 
+// One row: the buffers' addresses, how many elements, the distance in bytes between elements of each.
+using KernelFunction = void (*)(char* const* buffers, int64_t count, const int64_t* strides);
+
 // One line for each step. Equal texts are equal kernels: the key of caches, on disk too.
 std::string to_string(const Kernel& kernel);
 

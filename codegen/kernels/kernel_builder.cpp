@@ -16,20 +16,6 @@ bool is_same(const Step& a, const Step& b) {
          std::bit_cast<uint64_t>(a.number) == std::bit_cast<uint64_t>(b.number);
 }
 
-bool gives_truth(ExpressionOp op) {
-  switch (op) {
-#define EXPRESSION(name, spelling, operands, result, types) \
-  case ExpressionOp::k##name:                               \
-    return (result) == 't';
-#define REDUCTION EXPRESSION
-#include "graph/expression.def"
-#undef EXPRESSION
-#undef REDUCTION
-    default:
-      return false;
-  }
-}
-
 // One operation on up to three numbers, as the meaning of expressions has it.
 template <class T>
 T evaluate_one(ExpressionOp op, const std::array<T, 3>& numbers, int count) {
@@ -168,7 +154,7 @@ int16_t KernelBuilder::compute(ExpressionOp op, Operands operands) {
     return last;
   }
   if (std::optional<int16_t> simple = simplified(op, operands)) return *simple;
-  const DType result = gives_truth(op) ? DType::kBool : type;
+  const DType result = graph::gives_truth(op) ? DType::kBool : type;
   if (std::optional<int16_t> known = folded(op, operands, result)) return *known;
   Step step{Step::Kind::kCompute, op, result};
   step.operands = operands;
@@ -177,7 +163,7 @@ int16_t KernelBuilder::compute(ExpressionOp op, Operands operands) {
 
 int16_t KernelBuilder::reduce(ExpressionOp op, int16_t value) {
   if (!has_operation(op, type_of(value))) fail();
-  Step step{Step::Kind::kReduce, op, gives_truth(op) ? DType::kBool : type_of(value)};
+  Step step{Step::Kind::kReduce, op, graph::gives_truth(op) ? DType::kBool : type_of(value)};
   step.operands[0] = value;
   return add(step);
 }

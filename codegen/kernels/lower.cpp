@@ -281,7 +281,7 @@ ValueId undetached(const Graph& graph, ValueId value) {
     const graph::NodeId definition = graph.value(value).definition;
     if (!definition.valid()) return value;
     const Node& node = graph.node(definition);
-    if (graph::op_name(node.op) != "aten::detach" || !node.arg(0).is_value()) return value;
+    if (node.op != graph::ops::k_detach || !node.arg(0).is_value()) return value;
     value = node.arg(0).as_value();
   }
 }

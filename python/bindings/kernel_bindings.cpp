@@ -26,17 +26,11 @@ PyObject* kernel_stats(PyObject*, PyObject*) {
                        stats.failure.c_str(), "folder", folder.c_str(), "why_no_folder", why_no_folder.c_str());
 }
 
-PyObject* reset_kernel_stats(PyObject*, PyObject*) {
-  torchlib::reset_kernel_stats();
-  Py_RETURN_NONE;
-}
-
 PyMethodDef kFunctions[] = {
     {"why_no_kernels", why_no_kernels, METH_NOARGS,
      "why_no_kernels()\n--\n\nWhy the back end native has no kernels in this process, or None."},
     {"kernel_stats", kernel_stats, METH_NOARGS,
      "kernel_stats()\n--\n\nHow many kernels were compiled, read from disk, used again, and failed; the disk cache."},
-    {"reset_kernel_stats", reset_kernel_stats, METH_NOARGS, "reset_kernel_stats()\n--\n\n"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

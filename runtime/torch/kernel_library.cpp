@@ -83,10 +83,6 @@ class KernelLibrary {
     std::lock_guard<std::mutex> lock(mutex_);
     return stats_;
   }
-  void reset_stats() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stats_ = {};
-  }
 
  private:
   struct Row {
@@ -139,8 +135,6 @@ KernelFunction kernel_function(const codegen::Kernel& kernel, std::string* why_n
 std::string why_no_kernels() { return library().why_not(); }
 
 KernelStats kernel_stats() { return library().stats(); }
-
-void reset_kernel_stats() { library().reset_stats(); }
 
 std::string kernel_cache_folder(std::string* why_not) {
   *why_not = library().disk().why_not();

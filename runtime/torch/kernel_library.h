@@ -8,8 +8,7 @@
 
 namespace framejit::torchlib {
 
-// One row of a kernel, see codegen/kernels/llvm/llvm_compiler.h.
-using KernelFunction = void (*)(char* const* buffers, int64_t count, const int64_t* strides);
+using codegen::KernelFunction;
 
 struct KernelStats {
   uint64_t compiled = 0;
@@ -27,7 +26,6 @@ KernelFunction kernel_function(const codegen::Kernel& kernel, std::string* why_n
 std::string why_no_kernels();
 
 KernelStats kernel_stats();
-void reset_kernel_stats();
 // The folder of the disk cache, or empty, with the reason.
 std::string kernel_cache_folder(std::string* why_not);
 

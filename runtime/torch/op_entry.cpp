@@ -80,13 +80,10 @@ bool is_special(std::string_view name) {
   return name.rfind("aten::set_.", 0) == 0;
 }
 
-// What it gives may be sparse, nested, quantized or in a layout of mkldnn.
-bool may_give_special_kinds(const c10::FunctionSchema& schema) {
-  const std::string& name = schema.name();
-  auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (has("sparse") || has("nested") || has("quantize") || has("to_mkldnn") || has("mkldnn_reorder")) return true;
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
-                     [](const c10::Argument& arg) { return arg.name() == "layout"; });
+bool gives_special_kind(std::string_view name) {
+  auto has = [&](const char* part) { return name.find(part) != std::string_view::npos; };
+  return has("sparse") || has("nested") || (has("quantize") && !has("fake_quant")) || has("to_mkldnn") ||
+         has("mkldnn_reorder");
 }
 
 ReturnFact return_fact(const c10::FunctionSchema& schema, const c10::Argument& result) {
@@ -125,6 +122,7 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
     args.push_back(kind_of(arg.real_type()));
     if (arg.alias_info() && arg.alias_info()->isWrite()) written_args.push_back(static_cast<uint16_t>(i));
     if (is_device(arg.real_type())) device_arg = static_cast<int16_t>(i);
+    if (arg.name() == "layout") layout_arg = static_cast<int16_t>(i);
   }
   if (!written_args.empty()) write_count = write_count_of(op);
   for (const c10::Argument& result : schema.returns()) {
@@ -142,7 +140,9 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
   composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
               !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
   needs_data = (flags_of(op) & graph::kOpDataDependent) != 0;
-  special = is_special(info->name) || (info->name.starts_with("aten::") && may_give_special_kinds(schema));
+  gives_special = info->name.starts_with("aten::") && gives_special_kind(info->name);
+  unsafe_view = info->name.starts_with("aten::_unsafe_view") || info->name.starts_with("aten::unsafe_");
+  special = is_special(info->name) || gives_special || (info->name.starts_with("aten::") && layout_arg >= 0);
   custom = is_custom(op.operator_name());
 }
 

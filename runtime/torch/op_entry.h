@@ -48,12 +48,15 @@ struct OpEntry {
   std::vector<uint16_t> written_args;
   WriteCount write_count = WriteCount::kDispatcher;
   int16_t device_arg = -1;
+  int16_t layout_arg = -1;     // of factories: what layout they give
   bool native = false;         // graph/ has a rule that infers its results
   bool composite = false;      // decomposed by LibTorch into other operators on the CPU and on CUDA
   bool needs_data = false;     // its results depend on the values of its arguments
   bool plain_results = false;  // some result is no tensor
   bool answers = false;        // no result is a tensor
   bool is_view = false;        // some result is a view of an argument
+  bool gives_special = false;  // sparse, nested, quantized tensors, or those of mkldnn, by its name
+  bool unsafe_view = false;    // a view of its first argument without saying so
   bool special = false;        // Recorder::record_special looks at it
   bool custom = false;         // none of LibTorch's own: its kernels may be Python, and have effects
 };

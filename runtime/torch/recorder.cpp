@@ -223,10 +223,6 @@ void Recorder::update_in_place(FakeImpl* fake, const graph::TensorMeta& meta, Va
 
 namespace {
 
-bool is_unsafe_view(const OpEntry& op) {
-  return op.info->name.starts_with("aten::_unsafe_view") || op.info->name.starts_with("aten::unsafe_");
-}
-
 const at::Tensor& argument_tensor(const torch::jit::Stack& stack, size_t base, const ResultMeta& result) {
   const c10::IValue& arg = stack[base + static_cast<size_t>(result.alias_operand)];
   if (!arg.isTensor())
@@ -243,7 +239,7 @@ at::Tensor Recorder::result_tensor(const OpEntry& op, const Stack& stack, size_t
   if (result.alias == AliasKind::kFresh || result.alias_operand < 0) {
     // Views without a base: they take the kind of their argument, whatever the mode is.
     std::optional<InferenceBit> as_argument;
-    if (is_unsafe_view(op)) as_argument.emplace(stack[base].toTensor().is_inference());
+    if (op.unsafe_view) as_argument.emplace(stack[base].toTensor().is_inference());
     return new_fake(result.meta, value, fake_storage(from_device(result.meta.device)), extra);
   }
   const at::Tensor& source = argument_tensor(stack, base, result);
@@ -322,16 +318,12 @@ namespace {
 
 // A fake is strided and holds plain numbers, whatever the operator would give.
 void require_plain_kind(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
-  const std::string& name = op.info->name;
-  auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  const bool named = has("sparse") || has("nested") || (has("quantize") && !has("fake_quant")) || has("to_mkldnn") ||
-                     has("mkldnn_reorder");
-  const auto& args = op.handle.schema().arguments();
-  bool other_layout = false;
-  for (size_t i = 0; i < args.size(); ++i)
-    other_layout |= args[i].name() == "layout" && stack[base + i].isInt() &&
-                    stack[base + i].toInt() != static_cast<int64_t>(c10::kStrided);
-  if (named || other_layout) stop_trace("UnsupportedTensor", name + " gives a tensor of a special kind");
+  bool special = op.gives_special;
+  if (op.layout_arg >= 0) {
+    const c10::IValue& layout = stack[base + static_cast<size_t>(op.layout_arg)];
+    special |= layout.isInt() && layout.toInt() != static_cast<int64_t>(c10::kStrided);
+  }
+  if (special) stop_trace("UnsupportedTensor", op.info->name + " gives a tensor of a special kind");
 }
 
 }  // namespace

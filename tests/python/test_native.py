@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "kernels"
 BOUNDS = {torch.float32: 2e-5, torch.float64: 1e-10, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 
 
-def kernels_that_ran():
+def kernels_asked_for():
     stats = _C.kernel_stats()
     return stats["compiled"] + stats["read"] + stats["shared"]
 
@@ -41,14 +41,14 @@ def assert_close(found, expected):
 def check(fn, *args, kernels=1, calls=3):
     """Cold and warm calls give what eager gives, with as many kernels; returns the compiled function."""
     framejit.reset()
-    before = kernels_that_ran()
+    before = kernels_asked_for()
     compiled = framejit.to_static(fn, backend="native")
     for _ in range(calls):
         expected, found = fn(*args), compiled(*args)
         pairs = zip(expected, found) if isinstance(expected, tuple) else [(expected, found)]
         for one, other in pairs:
             assert_close(other, one)
-    assert kernels_that_ran() - before == kernels
+    assert kernels_asked_for() - before == kernels
     assert framejit.stats()["captures"] >= 1 and framejit.stats()["hits"] >= calls - 1
     return compiled
 
@@ -135,9 +135,9 @@ def test_equal_structure_compiles_once():
 
 
 def test_back_end_aten_makes_none():
-    before = kernels_that_ran()
+    before = kernels_asked_for()
     framejit.to_static(lambda x: torch.sin(x) + 1, backend="aten")(torch.randn(4))
-    assert kernels_that_ran() == before
+    assert kernels_asked_for() == before
 
 
 # Layouts
@@ -220,13 +220,24 @@ def test_memory_that_is_still_read_is_not_written():
     check(f, torch.randn(8, 8))
 
 
+def allocations(run, least):
+    """Bytes that a call allocates in pieces of at least `least` bytes, each counted once."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return sum(event.nbytes() for event in events if event.nbytes() >= least)
+
+
 def test_dead_memory_is_taken():
-    """The peak is that of eager, or lower: a product's memory becomes the kernel's result."""
+    """A product's memory becomes the kernel's result, so that the call allocates one tensor where eager does four."""
 
     def f(x):
         return torch.sin(torch.mm(x, x)) * 2 + 1
 
-    check(f, torch.randn(16, 16))
+    x = torch.randn(64, 64)
+    compiled = check(f, x)
+    assert allocations(lambda: f(x), x.nbytes) == 4 * x.nbytes
+    assert allocations(lambda: compiled(x), x.nbytes) == x.nbytes
 
 
 # In-place operators
@@ -255,24 +266,38 @@ def test_writes_are_seen_by_the_kernels_behind_them_alone():
 
 
 def test_gradients():
-    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4), nn.Sigmoid())
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 8))
+
+        def forward(self, x):
+            return torch.sigmoid(torch.tanh(self.body(x)) * torch.sin(x)) * x
+
+    model = Gated()
     x = torch.randn(5, 8, requires_grad=True)
+    made = []
 
     def gradients(fn):
         leaves = [x, *model.parameters()]
         for leaf in leaves:
             leaf.grad = None
-        fn(x).pow(2).sum().backward()
+        made.append(kernels_asked_for())
+        loss = fn(x).pow(2).sum()
+        made.append(kernels_asked_for())
+        loss.backward()
+        made.append(kernels_asked_for())
         return [leaf.grad.clone() for leaf in leaves]
 
     expected = gradients(model)
     framejit.reset()
-    before = kernels_that_ran()
     compiled = framejit.to_static(model, backend="native")
     for _ in range(2):
         for one, other in zip(expected, gradients(compiled)):
             assert_close(other, one)
-    assert kernels_that_ran() > before
+    eager, first, second = made[:3], made[3:6], made[6:]
+    assert len(set(eager)) == len(set(second)) == 1
+    assert first[0] < first[1] < first[2]  # in the forward, and in the backward
 
 
 def test_second_derivatives():

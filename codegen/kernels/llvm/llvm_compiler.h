@@ -10,9 +10,6 @@
 
 namespace framejit::codegen {
 
-// One row: the buffers' addresses, how many elements, the distance in bytes between elements of each.
-using KernelFunction = void (*)(char* const* buffers, int64_t count, const int64_t* strides);
-
 // Address of a function that machine code calls, or null.
 using SymbolResolver = void* (*)(const char* name);
 
