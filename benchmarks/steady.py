@@ -1,10 +1,10 @@
 """Steady state and compile time: eager, framejit with its back ends, and torch.compile with inductor, in one process.
 
-    python benchmarks/steady.py [--only chain,chain_small,rms_norm,layer_norm,softmax,gelu_mlp] [--threads 1]
+    python benchmarks/steady.py [--only fused,overhead,inference,training,gpt_train] [--threads 1]
 
 "first call" is the first call's wall clock less an eager call: capture and compilation. Kernels of framejit come from an
 empty folder of its own for each run, inductor's from an empty one as well. "warm" is wall clock per call, the contestants
-in turns.
+in turns. The cases are those of `steady_cases.py`.
 """
 
 import os
@@ -14,101 +14,82 @@ SCRATCH = tempfile.TemporaryDirectory(prefix="framejit-steady-")
 os.environ["FRAMEJIT_CACHE_DIR"] = os.path.join(SCRATCH.name, "kernels")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(SCRATCH.name, "inductor")
 
-import functools  # noqa: E402
+import math  # noqa: E402
 
 import contestants  # noqa: E402
 import harness  # noqa: E402
+import steady_cases  # noqa: E402
 import torch  # noqa: E402
 
 
-def chain(x, y):
-    for _ in range(3):
-        x = torch.relu(x * y + 1) - torch.sigmoid(x) * 0.5
-        x = torch.where(x > 1, x * 0.5, torch.tanh(x))
-    return x
-
-
-def rms_norm(x, weight):
-    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
-
-
-def layer_norm(x, weight):
-    return torch.nn.functional.layer_norm(x + 1, weight.shape, weight, weight)
-
-
-def softmax(x, weight):
-    e = torch.exp(x - x.amax(-1, keepdim=True))
-    return e / e.sum(-1, keepdim=True) * weight
-
-
-def gelu_mlp(x, weight):
-    return torch.nn.functional.gelu(x @ weight + 1) * torch.sigmoid(x @ weight)
-
-
-def cases():
-    """name -> (function, arguments)"""
-    torch.manual_seed(0)
-    rows, line = torch.randn(512, 768), torch.randn(768)
-    return {
-        "chain": (chain, (torch.randn(1000, 1000), torch.randn(1000))),
-        "chain_small": (chain, (torch.randn(8), torch.randn(8))),
-        "rms_norm": (rms_norm, (rows, line)),
-        "layer_norm": (layer_norm, (rows, line)),
-        "softmax": (softmax, (rows, line)),
-        "gelu_mlp": (gelu_mlp, (torch.randn(64, 256), torch.randn(256, 256))),
-    }
-
-
-def measure(name, function, arguments, chosen):
+def measure(name, chosen, repeats):
     """A row for each contestant: first call and warm call in ms."""
-    eager = functools.partial(function, *arguments)
+    case = steady_cases.CASES[name]
+    eager = case(lambda target: target)
     eager()
     base = min(harness.time_once(eager).wall[0] for _ in range(5))
     calls, first = {}, {}
     for contestant in chosen:
         contestant.reset()
-        calls[contestant.name] = functools.partial(contestant.convert(function), *arguments)
+        calls[contestant.name] = case(contestant.convert)
         first[contestant.name] = (harness.time_once(calls[contestant.name]).wall[0] - base) * 1e3
-    taken = harness.interleave(calls)
+    taken = harness.interleave(calls, repeats)
     return [
         {
             "case": name,
             "contestant": contestant.name,
             "first_ms": 0.0 if contestant.name == "eager" else first[contestant.name],
             "warm_ms": harness.summarize([t * 1e3 for t in taken[contestant.name].wall]),
+            "faster": harness.summarize(
+                [a / b for a, b in zip(taken[chosen[0].name].wall, taken[contestant.name].wall)]
+            ),
         }
         for contestant in chosen
     ]
 
 
 def show(rows, chosen):
+    """A line for each case, and the geometric mean of what each contestant gains over the first, paired by round."""
+    compiled = [c for c in chosen if c.name != "eager"]
     lines = []
     for name in dict.fromkeys(row["case"] for row in rows):
         of_case = {row["contestant"]: row for row in rows if row["case"] == name}
         line = [name] + [of_case[c.name]["warm_ms"].text(4) for c in chosen]
-        line += [f"{of_case[c.name]['first_ms']:.0f}" for c in chosen if c.name != "eager"]
-        lines.append(line)
-    columns = (
-        ["case"] + [f"{c.label}, warm" for c in chosen] + [f"{c.label}, first" for c in chosen if c.name != "eager"]
-    )
+        line += [f"{of_case[c.name]['faster'].median:.2f}" for c in chosen[1:]]
+        lines.append(line + [f"{of_case[c.name]['first_ms']:.0f}" for c in compiled])
+    means = []
+    for contestant in chosen[1:]:
+        gains = [math.log(row["faster"].median) for row in rows if row["contestant"] == contestant.name]
+        means.append(f"{math.exp(sum(gains) / len(gains)):.2f}")
+    lines.append(["geometric mean"] + [""] * len(chosen) + means + [""] * len(compiled))
+    columns = ["case"] + [f"{c.label}, warm" for c in chosen] + [f"{c.label}, times faster" for c in chosen[1:]]
+    columns += [f"{c.label}, first" for c in compiled]
     harness.show_table("steady state and first call, ms", columns, lines, "median [middle half] of wall clock")
+
+
+def names_of(text):
+    """Names of cases out of names of groups and cases."""
+    names = []
+    for word in text.split(","):
+        names += steady_cases.GROUPS.get(word, [word])
+    return names
 
 
 def main():
     parser = harness.parser(__doc__, "steady")
-    parser.add_argument("--only", default=",".join(cases()), help="names of cases")
+    parser.add_argument("--only", default="fused,overhead", help=f"cases or groups: {', '.join(steady_cases.GROUPS)}")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=40)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     chosen = contestants.choose(arguments.contestants, "eager,framejit,framejit-native,dynamo-inductor")
     for contestant in chosen:  # imports and first uses are no part of it
         contestant.convert(lambda x: torch.relu(x) * 2 + 1)(torch.ones(3))
     rows = []
-    for name, (function, args) in cases().items():
-        if name in arguments.only.split(","):
-            harness.progress(name)
-            rows += measure(name, function, args, chosen)
-            harness.write_json(arguments.json, rows)
+    for name in names_of(arguments.only):
+        harness.progress(name)
+        rows += measure(name, chosen, arguments.repeats)
+        harness.write_json(arguments.json, rows)
     show(rows, chosen)
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/kernels/memory_order.h"
 #include "graph/control_flow.h"
 #include "graph/generated/op_ids.h"
 #include "graph/op.h"
@@ -20,19 +21,23 @@ namespace {
 constexpr size_t kMostNodes = 100;
 constexpr size_t kMostBuffers = 24;
 
-class Fusion {
+class Fuser {
  public:
-  Fusion(const Graph& graph, std::span<const ValueId> keep, const std::vector<bool>& skip)
-      : graph_(graph), skip_(skip), group_of_(graph.value_count(), kNone), read_outside_(graph.value_count()) {
-    for (ValueId id : keep) read_outside_[undetached(graph, id).index()] = true;
-    for (ValueId id : graph.outputs()) read_outside_[undetached(graph, id).index()] = true;
+  Fuser(const Graph& graph, std::span<const ValueId> keep, const std::vector<bool>& skip, bool may_write_inputs)
+      : graph_(graph),
+        skip_(skip),
+        memory_(graph, may_write_inputs),
+        group_of_(graph.value_count(), kNone),
+        read_outside_(graph.value_count()) {
+    for (ValueId id : keep) read_outside_[tensor_of(graph, id).index()] = true;
+    for (ValueId id : graph.outputs()) read_outside_[tensor_of(graph, id).index()] = true;
   }
 
-  std::vector<FusedGroup> run() {
+  Fusion run() {
     for (size_t n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId(static_cast<uint32_t>(n)));
       if (node.erased || (!skip_.empty() && skip_[n]) || node.op == graph::ops::k_detach) continue;
-      const FusedKind kind = fused_kind(graph_, node);
+      const FusedKind kind = memory_.can_be_ordered(node) ? fused_kind(graph_, node) : FusedKind::kNone;
       if (kind == FusedKind::kNone) {
         pass(node);
       } else {
@@ -49,12 +54,13 @@ class Fusion {
     const graph::TensorMeta* whole = nullptr;  // the layout that its kernel walks over
     bool rows = false;                         // it has nodes of whole rows
     size_t reads = 0;
+    Footprint footprint;
     bool open = true;
   };
 
   // The layout that a node's kernel walks over.
   const graph::TensorMeta& whole_of(const Node& node, FusedKind kind) const {
-    return graph_.meta(kind == FusedKind::kRows ? undetached(graph_, node.arg(0).as_value()) : node.result());
+    return graph_.meta(kind == FusedKind::kRows ? tensor_of(graph_, node.arg(0).as_value()) : node.result());
   }
 
   // One element for each row.
@@ -76,8 +82,8 @@ class Fusion {
   void for_each_group(const Node& node, F&& f) const {
     for (const Operand& operand : node.args())
       graph::for_each_value(operand, [&](ValueId id) {
-        const uint32_t group = group_of_[undetached(graph_, id).index()];
-        if (group != kNone) f(group, undetached(graph_, id));
+        const uint32_t group = group_of_[tensor_of(graph_, id).index()];
+        if (group != kNone) f(group, tensor_of(graph_, id));
       });
   }
 
@@ -87,9 +93,19 @@ class Fusion {
     read_outside_[value.index()] = true;
   }
 
+  // Groups other than `into` that have to run before what the node does to memory.
+  void close_conflicting(const Node& node, uint32_t into) {
+    if (!memory_.has_writes()) return;
+    std::erase_if(open_, [&](uint32_t group) { return !groups_[group].open; });
+    for (uint32_t group : open_)
+      if (group != into && memory_.conflict(groups_[group].footprint, node) != Conflict::kNone)
+        groups_[group].open = false;
+  }
+
   // A node that is in no kernel.
   void pass(const Node& node) {
     for_each_group(node, [&](uint32_t group, ValueId value) { read(group, value); });
+    close_conflicting(node, kNone);
     const graph::OpInfo& info = graph::op_info(node.op);
     // What is written, or may be, is read before and after by the right ones only.
     const bool writes = info.has(graph::kOpMutates) || info.has(graph::kOpWritesStatistics) ||
@@ -106,7 +122,7 @@ class Fusion {
       if (group == into || !may_join(group, node, kind)) return;
       if (into == kNone) {
         into = group;
-      } else if (is_same_walk(groups_[into], groups_[group]) &&
+      } else if (is_same_walk(groups_[into], groups_[group]) && may_merge(groups_[into], groups_[group]) &&
                  groups_[into].nodes.size() + groups_[group].nodes.size() < kMostNodes &&
                  groups_[into].reads + groups_[group].reads < kMostBuffers) {
         merge(group, into);
@@ -115,39 +131,54 @@ class Fusion {
     if (into == kNone) {
       into = static_cast<uint32_t>(groups_.size());
       groups_.emplace_back().whole = &whole_of(node, kind);
+      open_.push_back(into);
     }
+    close_conflicting(node, into);
     for_each_group(node, [&](uint32_t group, ValueId value) {
       if (group != into) read(group, value);
     });
     groups_[into].nodes.push_back(id);
     groups_[into].rows |= kind == FusedKind::kRows;
     groups_[into].reads += node.operand_count;
-    for (size_t i = 0; i < node.result_count; ++i) group_of_[node.result(i).index()] = into;
+    memory_.add(node, groups_[into].footprint);
+    const ValueId written = written_in_place(graph_, node);
+    if (written.valid() && memory_.is_outside(written)) apart_.push_back(written);
+    set_group(node, into);
+  }
+
+  void set_group(const Node& node, uint32_t group) {
+    for (size_t i = 0; i < node.result_count; ++i) group_of_[tensor_of(graph_, node.result(i)).index()] = group;
   }
 
   static bool is_same_walk(const Open& a, const Open& b) {
     return a.whole->sizes == b.whole->sizes && a.whole->strides == b.whole->strides;
   }
 
+  // A pass over a row would read again what an earlier one has written.
+  static bool may_merge(const Open& a, const Open& b) {
+    return !(a.rows && b.footprint.writes()) && !(b.rows && a.footprint.writes());
+  }
+
   bool may_join(uint32_t group, const Node& node, FusedKind kind) const {
     const Open& open = groups_[group];
-    return open.open && open.nodes.size() < kMostNodes && open.reads < kMostBuffers && fits(open, node, kind);
+    return open.open && open.nodes.size() < kMostNodes && open.reads < kMostBuffers && fits(open, node, kind) &&
+           memory_.conflict(open.footprint, node) != Conflict::kOtherTensor &&
+           !(memory_.writes(open.footprint, node) && (open.rows || kind == FusedKind::kRows));
   }
 
   void merge(uint32_t from, uint32_t into) {
-    for (NodeId id : groups_[from].nodes) {
-      const Node& node = graph_.node(id);
-      for (size_t i = 0; i < node.result_count; ++i) group_of_[node.result(i).index()] = into;
-    }
+    for (NodeId id : groups_[from].nodes) set_group(graph_.node(id), into);
     std::vector<NodeId>& nodes = groups_[into].nodes;
     nodes.insert(nodes.end(), groups_[from].nodes.begin(), groups_[from].nodes.end());
     groups_[into].reads += groups_[from].reads;
     groups_[into].rows |= groups_[from].rows;
-    groups_[from] = {{}, nullptr, false, 0, false};
+    groups_[into].footprint.append(groups_[from].footprint);
+    groups_[from] = {};
+    groups_[from].open = false;
   }
 
-  std::vector<FusedGroup> finish() {
-    std::vector<FusedGroup> fused;
+  Fusion finish() {
+    Fusion fusion;
     for (Open& group : groups_) {
       if (group.nodes.size() < 2) continue;
       std::sort(group.nodes.begin(), group.nodes.end());
@@ -155,26 +186,32 @@ class Fusion {
       for (NodeId id : group.nodes) {
         const Node& node = graph_.node(id);
         for (size_t i = 0; i < node.result_count; ++i)
-          if (read_outside_[node.result(i).index()]) outputs.push_back(node.result(i));
+          if (read_outside_[node.result(i).index()] && tensor_of(graph_, node.result(i)) == node.result(i))
+            outputs.push_back(node.result(i));
       }
-      if (outputs.empty()) continue;
-      if (std::optional<FusedGroup> made = lower(graph_, group.nodes, std::move(outputs)))
-        fused.push_back(std::move(*made));
+      if (outputs.empty() && !group.footprint.writes()) continue;
+      std::optional<FusedGroup> made = lower(graph_, group.nodes, std::move(outputs));
+      if (made && !(made->outputs.empty() && made->written.empty())) fusion.groups.push_back(std::move(*made));
     }
-    return fused;
+    // Also what is written by groups that became no kernel: others are ordered by it.
+    if (!fusion.groups.empty()) fusion.apart = std::move(apart_);
+    return fusion;
   }
 
   const Graph& graph_;
   const std::vector<bool>& skip_;
+  const MemoryOrder memory_;
   std::vector<Open> groups_;
+  std::vector<uint32_t> open_;      // those of them that may be
   std::vector<uint32_t> group_of_;  // by value: the group that computes it
   std::vector<bool> read_outside_;  // by value
+  std::vector<ValueId> apart_;
 };
 
 }  // namespace
 
-std::vector<FusedGroup> fuse(const Graph& graph, std::span<const ValueId> keep, const std::vector<bool>& skip) {
-  return Fusion(graph, keep, skip).run();
+Fusion fuse(const Graph& graph, std::span<const ValueId> keep, const std::vector<bool>& skip, bool may_write_inputs) {
+  return Fuser(graph, keep, skip, may_write_inputs).run();
 }
 
 }  // namespace framejit::codegen

@@ -35,10 +35,23 @@ bool is_known(const TensorMeta& meta) {
   return meta.layout == graph::Layout::kStrided && meta.device.is_cpu() && value_type(meta.dtype) != DType::kUndefined;
 }
 
-bool has_only_results(const Node& node) {
-  constexpr uint32_t kUnfit = graph::kOpMutates | graph::kOpRandom | graph::kOpDataDependent | graph::kOpSideEffect |
-                              graph::kOpView | graph::kOpMaybeView | graph::kOpUninitialized | graph::kOpMayRaise;
-  return (graph::op_info(node.op).flags & kUnfit) == 0;
+// It writes the numbers of its first argument, no other, and returns it as it is laid out.
+bool is_in_place(const Graph& graph, const Node& node) {
+  const graph::OpInfo& info = graph::op_info(node.op);
+  if (!info.has(graph::kOpInPlace) || info.has(graph::kOpMetaInPlace) || node.result_count != 1) return false;
+  for (size_t i = 0; i < node.operand_count; ++i)
+    if (info.writes_arg(i) != (i == 0)) return false;
+  const graph::ResultMeta& result = graph.value(node.result()).result;
+  if (!node.arg(0).is_value() || result.alias != graph::AliasKind::kSame || result.alias_operand != 0) return false;
+  const TensorMeta& before = graph.meta(node.arg(0).as_value());
+  return before.sizes == result.meta.sizes && before.strides == result.meta.strides;
+}
+
+bool has_only_results(const Graph& graph, const Node& node) {
+  constexpr uint32_t kUnfit = graph::kOpRandom | graph::kOpDataDependent | graph::kOpSideEffect | graph::kOpView |
+                              graph::kOpMaybeView | graph::kOpUninitialized | graph::kOpMayRaise;
+  const graph::OpInfo& info = graph::op_info(node.op);
+  return (info.flags & kUnfit) == 0 && (!info.has(graph::kOpMutates) || is_in_place(graph, node));
 }
 
 // Beyond this a sum in order loses more than LibTorch's, which sums in a tree.
@@ -74,13 +87,28 @@ bool is_layer_norm_of_rows(const Graph& graph, const Node& node) {
   return true;
 }
 
+// With the statistics that it is given: one factor and one summand for each channel.
+bool is_batch_norm_of_channels(const Graph& graph, const Node& node) {
+  const TensorMeta& input = graph.meta(node.arg(0).as_value());
+  if (input.dim() < 2 || (input.dtype != DType::kF32 && input.dtype != DType::kF64)) return false;
+  if (!node.arg(5).is(Operand::Kind::kBool) || node.arg(5).as_bool()) return false;
+  if (!node.arg(3).is_value() || !node.arg(4).is_value()) return false;
+  for (size_t i = 1; i <= 4; ++i)
+    if (node.arg(i).is_value() && graph.meta(node.arg(i).as_value()).dtype != input.dtype) return false;
+  const TensorMeta& result = graph.meta(node.result(0));
+  return result.sizes == input.sizes && result.strides == input.strides;
+}
+
 FusedKind kind_by_operator(const Graph& graph, const Node& node) {
+  if (node.op == graph::ops::k_native_batch_norm)
+    return is_batch_norm_of_channels(graph, node) ? FusedKind::kElementwise : FusedKind::kNone;
   if (node.op == graph::ops::k_native_layer_norm)
     return is_layer_norm_of_rows(graph, node) ? FusedKind::kRows : FusedKind::kNone;
-  if (node.result_count != 1 || !expression_of(node) || !has_only_results(node)) return FusedKind::kNone;
+  if (node.result_count != 1 || !expression_of(node) || !has_only_results(graph, node)) return FusedKind::kNone;
   if (node.op == graph::ops::k__to_copy) return node.arg(0).is_value() ? FusedKind::kElementwise : FusedKind::kNone;
   if (expression_of(node)->reduces) return reduces_rows(graph, node) ? FusedKind::kRows : FusedKind::kNone;
-  return graph::op_info(node.op).has(graph::kOpPointwise) ? FusedKind::kElementwise : FusedKind::kNone;
+  const bool elementwise = graph::op_info(node.op).has(graph::kOpPointwise) || is_in_place(graph, node);
+  return elementwise ? FusedKind::kElementwise : FusedKind::kNone;
 }
 
 // Reads the nodes' expressions into one kernel.
@@ -90,25 +118,41 @@ class Lowering {
 
   void add(const Node& node) {
     if (node.op == graph::ops::k_native_layer_norm) return add_layer_norm(node);
-    values_[node.result().value] = result_of(node);
+    if (node.op == graph::ops::k_native_batch_norm) return add_batch_norm(node);
+    const ValueId target = tensor_of(graph_, node.result());
+    if (written_in_place(graph_, node).valid()) add_written(target);
+    values_[target.value] = result_of(node);
   }
-  std::vector<ValueId>& inputs() { return inputs_; }
-  int16_t value(ValueId id) const { return values_.at(id.value); }
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<ValueId>& written() const { return written_; }
+  // How they are laid out among the dimensions of the others.
+  const std::vector<TensorMeta>& input_metas() const { return input_metas_; }
+  // What a tensor holds now, or -1: these nodes do not make it.
+  int16_t value(ValueId id) const {
+    const auto found = values_.find(id.value);
+    return found == values_.end() ? int16_t{-1} : found->second;
+  }
 
  private:
   int16_t result_of(const Node& node);
   void add_layer_norm(const Node& node);
+  void add_batch_norm(const Node& node);
+  void add_written(ValueId target);
   int16_t at(const Node& node, const Expression& expression, int16_t id);
   int16_t leaf(const Node& node, const ExpressionNode& leaf);
   int16_t argument(const Node& node, const ExpressionNode& leaf);
   int16_t tensor(ValueId id);
+  int16_t channels(const Operand& operand, int64_t rank);
+  int16_t load(ValueId source, TensorMeta meta);
   DType compute_type(const Node& node, const Expression& expression) const;
   bool has_kind(const Expression& expression) const;
 
   const Graph& graph_;
   KernelBuilder& builder_;
   std::vector<ValueId> inputs_;
-  std::unordered_map<uint32_t, int16_t> values_;  // by undetached value: its step
+  std::vector<TensorMeta> input_metas_;
+  std::vector<ValueId> written_;                  // of the inputs
+  std::unordered_map<uint32_t, int16_t> values_;  // by tensor: the step that it holds now
   // Of the node that is being read.
   DType type_ = DType::kUndefined;
   DType promoted_ = DType::kUndefined;
@@ -124,15 +168,18 @@ TensorMeta scalar_meta(const Operand& scalar) {
   return meta;
 }
 
-// The type that the operands promote to where the result does not tell: a comparison's.
+// The type that the operands promote to where the result does not tell: a comparison's, or that of what is written in
+// place, which is one of the operands even where the expression does not read it.
 DType common_type(const Graph& graph, const Node& node, const Expression& expression) {
   graph::ResultType types(DType::kF32);
-  for (const ExpressionNode& leaf : expression.all()) {
-    if (leaf.op != ExpressionOp::kArgument) continue;
-    const Operand& operand = node.arg(static_cast<size_t>(leaf.index));
+  auto add = [&](size_t argument) {
+    const Operand& operand = node.arg(argument);
     if (operand.is_value()) types.add(graph.meta(operand.as_value()));
     if (operand.is_scalar()) types.add(scalar_meta(operand));
-  }
+  };
+  if (written_in_place(graph, node).valid()) add(0);
+  for (const ExpressionNode& leaf : expression.all())
+    if (leaf.op == ExpressionOp::kArgument) add(static_cast<size_t>(leaf.index));
   return types.get();
 }
 
@@ -148,13 +195,36 @@ bool Lowering::has_kind(const Expression& expression) const {
 }
 
 int16_t Lowering::tensor(ValueId id) {
-  const ValueId source = undetached(graph_, id);
+  const ValueId source = tensor_of(graph_, id);
   auto known = values_.find(source.value);
   if (known != values_.end()) return known->second;
+  return values_[source.value] = load(source, graph_.meta(source));
+}
+
+int16_t Lowering::load(ValueId source, TensorMeta meta) {
   const auto buffer = static_cast<uint16_t>(inputs_.size());
   inputs_.push_back(source);
-  builder_.kernel().buffers.push_back({graph_.meta(source).dtype, Access::kContiguous});
-  return values_[source.value] = builder_.load(buffer);
+  builder_.kernel().buffers.push_back({meta.dtype, Access::kContiguous});
+  input_metas_.push_back(std::move(meta));
+  return builder_.load(buffer);
+}
+
+// A vector with one number for each channel, the dimension behind the first.
+int16_t Lowering::channels(const Operand& operand, int64_t rank) {
+  const ValueId source = tensor_of(graph_, operand.as_value());
+  if (values_.count(source.value)) builder_.fail();  // these nodes make it, or read it along another dimension
+  TensorMeta meta = graph_.meta(source);
+  for (int64_t d = 2; d < rank; ++d) {
+    meta.sizes.push_back(1);
+    meta.strides.push_back(0);
+  }
+  return load(source, std::move(meta));
+}
+
+void Lowering::add_written(ValueId target) {
+  tensor(target);
+  const bool is_input = std::find(inputs_.begin(), inputs_.end(), target) != inputs_.end();
+  if (is_input && std::find(written_.begin(), written_.end(), target) == written_.end()) written_.push_back(target);
 }
 
 // Operators differ in what becomes of a number that their type does not hold.
@@ -233,6 +303,24 @@ void Lowering::add_layer_norm(const Node& node) {
   for (size_t i = 0; i < 3; ++i) values_[node.result(i).value] = results[i];
 }
 
+// As LibTorch's kernel: the factor and the summand of a channel first.
+void Lowering::add_batch_norm(const Node& node) {
+  using Op = ExpressionOp;
+  const TensorMeta& input = graph_.meta(node.arg(0).as_value());
+  const int16_t x = tensor(node.arg(0).as_value());
+  const int16_t mean = channels(node.arg(3), input.dim()), variance = channels(node.arg(4), input.dim());
+  const int16_t eps = builder_.number(node.arg(7).as_float(), input.dtype);
+  const int16_t root = builder_.compute(Op::kSqrt, {builder_.compute(Op::kAdd, {variance, eps, -1}), -1, -1});
+  int16_t factor = builder_.compute(Op::kDivide, {builder_.number(1, input.dtype), root, -1});
+  if (node.arg(1).is_value())
+    factor = builder_.compute(Op::kMultiply, {factor, channels(node.arg(1), input.dim()), -1});
+  const int16_t shift = builder_.compute(Op::kMultiply, {mean, factor, -1});
+  const int16_t bias = node.arg(2).is_value() ? channels(node.arg(2), input.dim()) : builder_.number(0, input.dtype);
+  const int16_t summand = builder_.compute(Op::kSubtract, {bias, shift, -1});
+  const int16_t product = builder_.compute(Op::kMultiply, {x, factor, -1});
+  values_[node.result(0).value] = builder_.compute(Op::kAdd, {product, summand, -1});
+}
+
 // Lazily: what a condition known here leaves out makes no steps.
 int16_t Lowering::at(const Node& node, const Expression& expression, int16_t id) {
   int16_t& known = read_[static_cast<size_t>(id)];
@@ -253,6 +341,8 @@ int16_t Lowering::result_of(const Node& node) {
   const Expression& expression = *expression_of(node);
   promoted_ = compute_type(node, expression);
   const DType result = graph_.meta(node.result()).dtype;
+  // In place the result is converted to the type of what is written, where operators differ in what they allow.
+  if (written_in_place(graph_, node).valid() && common_type(graph_, node, expression) != result) builder_.fail();
   type_ = value_type(promoted_);
   // Powers of half types are LibTorch's pow also where those of f32 are roots.
   const bool other_power = node.op == graph::ops::k_pow_Tensor_Scalar && type_ != promoted_;
@@ -266,30 +356,36 @@ int16_t Lowering::result_of(const Node& node) {
   return builder_.rounded(at(node, expression, static_cast<int16_t>(expression.count - 1)), result);
 }
 
-std::vector<const TensorMeta*> metas_of(const Graph& graph, const FusedGroup& group) {
+std::vector<const TensorMeta*> metas_of(const Graph& graph, const FusedGroup& group,
+                                        const std::vector<TensorMeta>& input_metas) {
   std::vector<const TensorMeta*> metas;
-  metas.reserve(group.inputs.size() + group.outputs.size());
-  for (ValueId id : group.inputs) metas.push_back(&graph.meta(id));
-  for (ValueId id : group.outputs) metas.push_back(&graph.meta(id));
+  for (const TensorMeta& meta : input_metas) metas.push_back(&meta);
+  for (const std::vector<ValueId>* ids : {&group.outputs, &group.written})
+    for (ValueId id : *ids) metas.push_back(&graph.meta(id));
   return metas;
 }
 
 }  // namespace
 
-ValueId undetached(const Graph& graph, ValueId value) {
+ValueId tensor_of(const Graph& graph, ValueId value) {
   while (true) {
     const graph::NodeId definition = graph.value(value).definition;
     if (!definition.valid()) return value;
     const Node& node = graph.node(definition);
-    if (node.op != graph::ops::k_detach || !node.arg(0).is_value()) return value;
+    const bool is_argument = node.op == graph::ops::k_detach || is_in_place(graph, node);
+    if (!is_argument || !node.arg(0).is_value()) return value;
     value = node.arg(0).as_value();
   }
 }
 
+ValueId written_in_place(const Graph& graph, const Node& node) {
+  return is_in_place(graph, node) ? tensor_of(graph, node.arg(0).as_value()) : ValueId();
+}
+
 namespace {
 
-bool is_fresh_and_known(const graph::ResultMeta& result) {
-  return result.kind == graph::ResultKind::kTensor && result.alias == graph::AliasKind::kFresh &&
+bool is_known_result(const graph::ResultMeta& result, bool in_place) {
+  return result.kind == graph::ResultKind::kTensor && (in_place || result.alias == graph::AliasKind::kFresh) &&
          is_known(result.meta) && result.meta.numel() != 0 && result.meta.is_non_overlapping_and_dense();
 }
 
@@ -307,33 +403,40 @@ FusedKind fused_kind(const Graph& graph, const Node& node) {
   if (node.erased) return FusedKind::kNone;
   const FusedKind kind = kind_by_operator(graph, node);
   if (kind == FusedKind::kNone || !are_operands_known(graph, node)) return FusedKind::kNone;
-  for (size_t i = 0; i < node.result_count; ++i)
-    if (!is_fresh_and_known(graph.value(node.result(i)).result)) return FusedKind::kNone;
+  // Of batch norm the others are for its gradient.
+  const size_t results = node.op == graph::ops::k_native_batch_norm ? 1 : node.result_count;
+  for (size_t i = 0; i < results; ++i)
+    if (!is_known_result(graph.value(node.result(i)).result, is_in_place(graph, node))) return FusedKind::kNone;
   KernelBuilder builder;
   Lowering(graph, builder).add(node);
   return builder.failed() ? FusedKind::kNone : kind;
 }
 
 std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> nodes, std::vector<ValueId> outputs) {
-  FusedGroup group{std::move(nodes), {}, std::move(outputs), {}, {}};
+  FusedGroup group;
+  group.nodes = std::move(nodes);
+  group.outputs = std::move(outputs);
   KernelBuilder builder;
   Lowering lowering(graph, builder);
   for (graph::NodeId id : group.nodes) lowering.add(graph.node(id));
   group.inputs = lowering.inputs();
-  for (ValueId id : group.outputs) {
-    builder.kernel().buffers.push_back({graph.meta(id).dtype, Access::kContiguous, true});
-    builder.store(static_cast<uint16_t>(builder.kernel().buffers.size() - 1), lowering.value(id));
-  }
+  group.written = lowering.written();
+  for (const std::vector<ValueId>* stored : {&group.outputs, &group.written})
+    for (ValueId id : *stored) {
+      if (lowering.value(id) < 0) return std::nullopt;
+      builder.kernel().buffers.push_back({graph.meta(id).dtype, Access::kContiguous, true});
+      builder.store(static_cast<uint16_t>(builder.kernel().buffers.size() - 1), lowering.value(id));
+    }
   if (builder.failed()) return std::nullopt;
   group.kernel = builder.take();
-  const TensorMeta* whole = &graph.meta(group.outputs.front());
+  const TensorMeta* whole = &graph.meta(group.outputs.empty() ? group.written.front() : group.outputs.front());
   bool reduces = false;
   for (graph::NodeId id : group.nodes) {
     if (kind_by_operator(graph, graph.node(id)) != FusedKind::kRows) continue;
     whole = &graph.meta(graph.node(id).arg(0).as_value());
     reduces = true;
   }
-  std::vector<const TensorMeta*> metas = metas_of(graph, group);
+  std::vector<const TensorMeta*> metas = metas_of(graph, group, lowering.input_metas());
   group.loop = make_loop(*whole, metas, reduces);
   for (size_t b = 0; b < metas.size(); ++b) {
     Buffer& buffer = group.kernel.buffers[b];

@@ -18,24 +18,32 @@ struct FusedGroup {
   std::vector<graph::NodeId> nodes;    // ascending
   std::vector<graph::ValueId> inputs;  // of the kernel's first buffers, in their order
   std::vector<graph::ValueId> outputs;
+  // Inputs whose tensors it writes: those of the kernel's last buffers, behind the outputs.
+  std::vector<graph::ValueId> written;
   Kernel kernel;
   Loop loop;
 };
 
 enum class FusedKind : uint8_t {
   kNone,
-  kElementwise,  // an expression, in types that kernels know, on dense tensors of the CPU, with a result of its own
-  kRows,         // what is computed of whole rows: reductions over the last dimension of a contiguous tensor
+  // An expression, in types that kernels know, on dense tensors of the CPU: into a result of its own, or in place.
+  kElementwise,
+  kRows,  // what is computed of whole rows: reductions over the last dimension of a contiguous tensor
 };
 
 // How a node may be part of a kernel.
 FusedKind fused_kind(const graph::Graph& graph, const graph::Node& node);
 
-// The value whose tensor this is: below autograd a detached tensor is the tensor.
-graph::ValueId undetached(const graph::Graph& graph, graph::ValueId value);
+// The value whose tensor this is: below autograd a detached tensor is the tensor, and an operator in place returns the
+// tensor that it wrote.
+graph::ValueId tensor_of(const graph::Graph& graph, graph::ValueId value);
+
+// The tensor that a node of a kernel writes in place, or none.
+graph::ValueId written_in_place(const graph::Graph& graph, const graph::Node& node);
 
 // The kernel of `nodes`, all of one layout, or of its rows: with one element in the place of the last dimension.
-// `outputs`: the values that somebody else reads. Nothing if one of its nodes has no kernel after all.
+// `outputs`: the tensors made by `nodes` that somebody else reads; they hold what the last node left in them. Nothing
+// if one of its nodes has no kernel after all.
 std::optional<FusedGroup> lower(const graph::Graph& graph, std::vector<graph::NodeId> nodes,
                                 std::vector<graph::ValueId> outputs);
 

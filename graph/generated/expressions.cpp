@@ -280,6 +280,11 @@ constexpr ExpressionNode nodes_k_clamp_min_Tensor[] = {
     {ExpressionOp::kMaximum, false, {0, 1, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_clamp_min_Tensor{nodes_k_clamp_min_Tensor, 3, kFloating | kInteger, false};
+// copy_: src
+constexpr ExpressionNode nodes_k_copy_[] = {
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
+};
+constexpr Expression k_copy_{nodes_k_copy_, 1, kFloating | kInteger | kBoolean, false};
 // copysign.Tensor: copysign(self, other)
 constexpr ExpressionNode nodes_k_copysign_Tensor[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -474,6 +479,16 @@ constexpr ExpressionNode nodes_k_expm1[] = {
     {ExpressionOp::kExpm1, false, {0, -1, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_expm1{nodes_k_expm1, 2, kFloating, false};
+// fill_.Scalar: value
+constexpr ExpressionNode nodes_k_fill__Scalar[] = {
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
+};
+constexpr Expression k_fill__Scalar{nodes_k_fill__Scalar, 1, kFloating | kInteger | kBoolean, false};
+// fill_.Tensor: value
+constexpr ExpressionNode nodes_k_fill__Tensor[] = {
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
+};
+constexpr Expression k_fill__Tensor{nodes_k_fill__Tensor, 1, kFloating | kInteger | kBoolean, false};
 // floor: floor(self)
 constexpr ExpressionNode nodes_k_floor[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -1632,6 +1647,11 @@ constexpr ExpressionNode nodes_k_xlogy_Tensor[] = {
     {ExpressionOp::kWhere, false, {1, 2, 8}, -1, 0.0, nullptr},
 };
 constexpr Expression k_xlogy_Tensor{nodes_k_xlogy_Tensor, 10, kFloating, false};
+// zero_: 0
+constexpr ExpressionNode nodes_k_zero_[] = {
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
+};
+constexpr Expression k_zero_{nodes_k_zero_, 1, kFloating | kInteger | kBoolean, false};
 
 struct Row {
   const Expression* expression;
@@ -1766,7 +1786,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // constant_pad_nd
     {nullptr, nullptr},  // convolution
     {nullptr, nullptr},  // convolution_backward
-    {nullptr, nullptr},  // copy_
+    {&k_copy_, nullptr},  // copy_
     {&k_copysign_Tensor, nullptr},  // copysign.Tensor
     {&k_copysign_Tensor, nullptr},  // copysign_.Tensor
     {&k_cos, nullptr},  // cos
@@ -1829,8 +1849,8 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // eye.m
     {nullptr, nullptr},  // fill.Scalar
     {nullptr, nullptr},  // fill.Tensor
-    {nullptr, nullptr},  // fill_.Scalar
-    {nullptr, nullptr},  // fill_.Tensor
+    {&k_fill__Scalar, nullptr},  // fill_.Scalar
+    {&k_fill__Tensor, nullptr},  // fill_.Tensor
     {nullptr, nullptr},  // flip
     {&k_floor, nullptr},  // floor
     {&k_floor, nullptr},  // floor_
@@ -2162,7 +2182,7 @@ constexpr Row kRows[] = {
     {&k_where_self, nullptr},  // where.self
     {&k_xlogy_Tensor, nullptr},  // xlogy.Tensor
     {&k_xlogy_Tensor, nullptr},  // xlogy_.Tensor
-    {nullptr, nullptr},  // zero_
+    {&k_zero_, nullptr},  // zero_
     {nullptr, nullptr},  // zeros
     {nullptr, nullptr},  // zeros_like
 };

@@ -128,7 +128,7 @@ PyObject* kernels_of(PyObject*, PyObject* text) {
   }
   const graph::Graph& graph = parsed.value();
   Ref list = Ref::steal(PyList_New(0));
-  for (const codegen::FusedGroup& group : codegen::fuse(graph, graph.outputs(), {})) {
+  for (const codegen::FusedGroup& group : codegen::fuse(graph, graph.outputs(), {}, true).groups) {
     Ref item = Ref::steal(PyUnicode_FromString(codegen::to_string(group.kernel).c_str()));
     if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
   }

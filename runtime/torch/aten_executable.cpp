@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 
+#include "runtime/torch/distinct_inputs.h"
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/gil.h"
 #include "runtime/torch/graph_object.h"
@@ -64,6 +65,7 @@ class AtenExecutable final : public runtime::Executable {
   bool can_be_undone() const;
   RunStatus take_back(Plan::Progress& progress);
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
+  bool lie_apart(PyObject* const* inputs);
 
   const graph::Graph& graph_;  // the capture's, which lives as long
   OnFailure on_failure_;
@@ -79,6 +81,11 @@ class AtenExecutable final : public runtime::Executable {
   // Kernels of other devices than the CPU are held against what was inferred of them when they run first, where a run
   // that fails can be taken back: the code runs in the interpreter then.
   std::atomic<bool> is_checked_;
+  // Where kernels rest on it that inputs lie apart: that they do, and what runs instead in calls where it does not
+  // hold.
+  std::optional<DistinctInputs> distinct_;
+  std::shared_ptr<Recording> recording_;
+  std::unique_ptr<AtenExecutable> without_kernels_;
 };
 
 // Nodes that only make views which ViewReplay makes again.
@@ -120,7 +127,12 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   const OperatorStates& states = recording->recorder.states();
   std::vector<std::shared_ptr<const FusedStep>> fused;
   if (kernels && states.empty()) {  // a kernel runs under one state, its operators may have had several
-    fused = fused_steps(graph, keep, skip);
+    FusedSteps found = fused_steps(graph, keep, skip, true);
+    fused = std::move(found.steps);
+    if (!found.apart.empty()) {
+      distinct_.emplace(graph, found.apart, recording->recorder.constants());
+      recording_ = recording;
+    }
     if (training_) training_->use_kernels();
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, states, fused);
@@ -132,6 +144,10 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     plain_outputs_ &= !output.data && !output.custom_view;
     output_registers_.push_back(plan_.register_of(output.value));
   }
+}
+
+bool AtenExecutable::lie_apart(PyObject* const* inputs) {
+  return distinct_->hold([&](size_t i) -> const at::Tensor& { return unpack_tensor(inputs[i]); });
 }
 
 void AtenExecutable::compute(Registers& registers, Plan::Progress& progress) const {
@@ -191,6 +207,11 @@ RunStatus AtenExecutable::take_back(Plan::Progress& progress) {
 }
 
 RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
+  if (distinct_ && !lie_apart(inputs)) {
+    if (!without_kernels_)
+      without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false);
+    return without_kernels_->run(inputs, outputs);
+  }
   UndoLog log;
   Plan::Progress progress;
   if (undo_ && undo_->saves()) progress.undo = &*undo_, progress.log = &log;

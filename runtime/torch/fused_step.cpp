@@ -17,13 +17,14 @@ namespace {
 // Elements that are worth a thread of their own, as in LibTorch's elementwise kernels.
 constexpr int64_t kGrain = 32768;
 
-using Buffers = c10::SmallVector<char*, 16>;
-
-// Kernels read memory: what a tensor says beside it is done first.
-void make_plain(at::Tensor& tensor) {
+// Kernels read and write memory: what a tensor says beside it is done before, or after.
+bool is_plain(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
-  if (!tensor.key_set().has_any(kLazy)) return;
-  tensor = tensor._is_zerotensor() ? at::zeros_like(tensor) : tensor.resolve_neg();
+  return !tensor.key_set().has_any(kLazy);
+}
+
+at::Tensor plain(const at::Tensor& tensor) {
+  return tensor._is_zerotensor() ? at::zeros_like(tensor) : tensor.resolve_neg();
 }
 
 bool reduces(const codegen::Kernel& kernel) {
@@ -33,16 +34,27 @@ bool reduces(const codegen::Kernel& kernel) {
 
 }  // namespace
 
+struct FusedStep::Buffers {
+  c10::SmallVector<char*, 16> addresses;
+  // Of each written tensor: where its new numbers lie until they are copied. Undefined where it is written itself.
+  c10::SmallVector<at::Tensor, 4> aside;
+};
+
 FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, KernelFunction kernel)
     : group_(std::move(group)), kernel_(kernel) {
   for (size_t b = 0; b < group_.kernel.buffers.size(); ++b) row_strides_.push_back(group_.loop.row_stride(b));
+  for (graph::ValueId written : group_.written) {
+    const auto at = std::find(group_.inputs.begin(), group_.inputs.end(), written);
+    written_.push_back(static_cast<uint32_t>(at - group_.inputs.begin()));
+  }
   for (graph::ValueId output : group_.outputs) {
     const graph::TensorMeta& meta = graph.meta(output);
     Result& result = results_.emplace_back();
     result.sizes.assign(meta.sizes.begin(), meta.sizes.end());
     result.strides.assign(meta.strides.begin(), meta.strides.end());
     result.dtype = from_dtype(meta.dtype);
-    if (reduces(group_.kernel)) continue;  // a later pass over the row reads inputs again
+    // A later pass over the row reads inputs again, and what is written is a result already.
+    if (reduces(group_.kernel) || !written_.empty()) continue;
     for (size_t i = 0; i < group_.inputs.size(); ++i) {
       const graph::TensorMeta& input = graph.meta(group_.inputs[i]);
       if (input.sizes == meta.sizes && input.strides == meta.strides && input.dtype == meta.dtype)
@@ -60,34 +72,62 @@ at::Tensor FusedStep::make_output(const Result& result, std::span<at::Tensor> te
         !input.storage().resizable() || input.storage_offset() != 0 ||
         input.storage().nbytes() != static_cast<size_t>(input.numel() * input.element_size()))
       continue;
+    if (!input.is_inference())
+      input.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));  // a new tensor
     return std::move(input);
   }
   return at::detail::empty_strided_cpu(result.sizes, result.strides, result.dtype);
 }
 
+// A tensor that is written and not plain is read and written beside its memory.
+void FusedStep::add_inputs(std::span<at::Tensor> tensors, Buffers& buffers) const {
+  for (uint32_t i : written_) {
+    at::Tensor& aside = buffers.aside.emplace_back();
+    if (!is_plain(tensors[i])) {
+      aside = plain(tensors[i]);
+    } else {
+      tensors[i].mutable_data_ptr();  // gives it memory of its own before anybody takes the address
+    }
+  }
+  for (size_t i = 0; i < group_.inputs.size(); ++i) {
+    const auto written = std::find(written_.begin(), written_.end(), i);
+    const at::Tensor* from = written == written_.end() ? nullptr : &buffers.aside[written - written_.begin()];
+    if (!from && !is_plain(tensors[i])) tensors[i] = plain(tensors[i]);
+    if (!from || !from->defined()) from = &tensors[i];
+    buffers.addresses.push_back(const_cast<char*>(static_cast<const char*>(from->const_data_ptr())));
+  }
+}
+
 void FusedStep::run(std::span<at::Tensor> tensors, std::span<const bool> last_use) const {
   const size_t input_count = group_.inputs.size();
   Buffers buffers;
-  for (size_t i = 0; i < input_count; ++i) {
-    make_plain(tensors[i]);
-    buffers.push_back(const_cast<char*>(static_cast<const char*>(tensors[i].const_data_ptr())));
-  }
+  add_inputs(tensors.first(input_count), buffers);
   for (size_t i = 0; i < results_.size(); ++i) {
     at::Tensor output = make_output(results_[i], tensors.first(input_count), last_use);
-    buffers.push_back(static_cast<char*>(output.data_ptr()));
+    buffers.addresses.push_back(static_cast<char*>(output.data_ptr()));
     tensors[input_count + i] = std::move(output);
   }
+  for (uint32_t i : written_) {
+    char* address = buffers.addresses[i];
+    buffers.addresses.push_back(address);
+  }
+  run_kernel(buffers.addresses.data());
+  for (size_t i = 0; i < written_.size(); ++i)
+    if (buffers.aside[i].defined()) tensors[written_[i]].copy_(buffers.aside[i]);
+}
+
+void FusedStep::run_kernel(char* const* buffers) const {
   const codegen::Loop& loop = group_.loop;
   if (loop.sizes.size() == 1) {
     at::parallel_for(0, loop.row(), kGrain, [&](int64_t begin, int64_t end) {
-      Buffers from(buffers);
+      c10::SmallVector<char*, 16> from(buffers, buffers + row_strides_.size());
       for (size_t b = 0; b < from.size(); ++b) from[b] += begin * row_strides_[b];
       kernel_(from.data(), end - begin, row_strides_.data());
     });
     return;
   }
   const int64_t grain = std::max<int64_t>(1, kGrain / loop.row());
-  at::parallel_for(0, loop.rows(), grain, [&](int64_t begin, int64_t end) { run_rows(buffers.data(), begin, end); });
+  at::parallel_for(0, loop.rows(), grain, [&](int64_t begin, int64_t end) { run_rows(buffers, begin, end); });
 }
 
 void FusedStep::run_rows(char* const* buffers, int64_t begin, int64_t end) const {
@@ -113,16 +153,17 @@ void FusedStep::run_rows(char* const* buffers, int64_t begin, int64_t end) const
   }
 }
 
-std::vector<std::shared_ptr<const FusedStep>> fused_steps(const graph::Graph& graph,
-                                                          std::span<const graph::ValueId> keep,
-                                                          const std::vector<bool>& skip) {
-  std::vector<std::shared_ptr<const FusedStep>> steps;
-  for (codegen::FusedGroup& group : codegen::fuse(graph, keep, skip)) {
+FusedSteps fused_steps(const graph::Graph& graph, std::span<const graph::ValueId> keep, const std::vector<bool>& skip,
+                       bool may_write_inputs) {
+  codegen::Fusion fusion = codegen::fuse(graph, keep, skip, may_write_inputs);
+  FusedSteps fused;
+  for (codegen::FusedGroup& group : fusion.groups) {
     std::string why_not;
     if (KernelFunction kernel = kernel_function(group.kernel, &why_not))
-      steps.push_back(std::make_shared<const FusedStep>(graph, std::move(group), kernel));
+      fused.steps.push_back(std::make_shared<const FusedStep>(graph, std::move(group), kernel));
   }
-  return steps;
+  if (!fused.steps.empty()) fused.apart = std::move(fusion.apart);
+  return fused;
 }
 
 }  // namespace framejit::torchlib

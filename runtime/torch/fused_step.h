@@ -20,7 +20,8 @@ class FusedStep {
   const std::vector<graph::ValueId>& inputs() const { return group_.inputs; }
   const std::vector<graph::ValueId>& outputs() const { return group_.outputs; }
 
-  // `tensors`: the inputs, then room for the outputs. An input that is given away (`last_use`) may become an output.
+  // `tensors`: the inputs, some of which it writes, then room for the outputs. An input that is given away (`last_use`)
+  // may become an output.
   void run(std::span<at::Tensor> tensors, std::span<const bool> last_use) const;
 
  private:
@@ -29,18 +30,25 @@ class FusedStep {
     c10::ScalarType dtype;
     std::vector<uint32_t> reusable;  // inputs of the same layout
   };
+  struct Buffers;
+  void add_inputs(std::span<at::Tensor> tensors, Buffers& buffers) const;
+  void run_kernel(char* const* buffers) const;
   at::Tensor make_output(const Result& result, std::span<at::Tensor> tensors, std::span<const bool> last_use) const;
   void run_rows(char* const* buffers, int64_t begin, int64_t end) const;
 
   codegen::FusedGroup group_;
   KernelFunction kernel_;
   std::vector<Result> results_;
+  std::vector<uint32_t> written_;  // indices of inputs
   std::vector<int64_t> row_strides_;
 };
 
 // The kernels of a graph, those that compile. See codegen::fuse.
-std::vector<std::shared_ptr<const FusedStep>> fused_steps(const graph::Graph& graph,
-                                                          std::span<const graph::ValueId> keep,
-                                                          const std::vector<bool>& skip);
+struct FusedSteps {
+  std::vector<std::shared_ptr<const FusedStep>> steps;
+  std::vector<graph::ValueId> apart;
+};
+FusedSteps fused_steps(const graph::Graph& graph, std::span<const graph::ValueId> keep, const std::vector<bool>& skip,
+                       bool may_write_inputs);
 
 }  // namespace framejit::torchlib

@@ -136,13 +136,28 @@ void Plan::run_control_flow(const Step& step, at::Tensor* registers) {
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 
-Plan::Step Plan::make_fused_step(std::shared_ptr<const FusedStep> fused) const {
+std::span<const graph::NodeId> Plan::step_nodes(size_t step) const {
+  const Step& found = steps_[step];
+  if (found.fused) return found.fused->nodes();
+  return {&found.node, 1};
+}
+
+Plan::Step Plan::make_fused_step(const graph::Graph& graph, std::shared_ptr<const FusedStep> fused) const {
   Step step;
   step.fused = std::move(fused);
   step.node = step.fused->nodes().back();
   for (ValueId id : step.fused->inputs())
     step.tensors.push_back({static_cast<uint16_t>(step.tensors.size()), false, canonical_[id.index()]});
   for (ValueId id : step.fused->outputs()) step.results.push_back(canonical_[id.index()]);
+  // Each write counts, of what somebody else has.
+  auto is_known = [&](uint32_t reg) {
+    return std::find(step.results.begin(), step.results.end(), reg) != step.results.end() ||
+           std::any_of(step.tensors.begin(), step.tensors.end(), [&](const Source& s) { return s.reg == reg; });
+  };
+  for (graph::NodeId id : step.fused->nodes()) {
+    const ValueId written = codegen::written_in_place(graph, graph.node(id));
+    if (written.valid() && is_known(canonical_[written.index()])) add_written(graph, written, step);
+  }
   return step;
 }
 
@@ -157,6 +172,7 @@ void Plan::run_fused(const Step& step, at::Tensor* registers) {
   step.fused->run({tensors.data(), tensors.size()}, {last_use.data(), last_use.size()});
   for (size_t i = 0; i < step.results.size(); ++i)
     registers[step.results[i]] = std::move(tensors[step.tensors.size() + i]);
+  bump_versions(step, registers);
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 
@@ -207,7 +223,7 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
     if (node.erased || (!skip.empty() && skip[n])) continue;
     if (kind_ == PlanKind::kBelowAutograd && is_named(node, "aten::detach")) continue;
     if (!fused_at.empty() && fused_at[n]) {
-      if ((*fused_at[n])->nodes().back().index() == n) steps_.push_back(make_fused_step(*fused_at[n]));
+      if ((*fused_at[n])->nodes().back().index() == n) steps_.push_back(make_fused_step(graph, *fused_at[n]));
       continue;
     }
     if (is_named(node, "framejit.constant") || is_named(node, "framejit::constant")) {
@@ -277,6 +293,10 @@ void bump_version(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+void Plan::bump_versions(const Step& step, const at::Tensor* registers) {
+  for (uint32_t reg : step.written) bump_version(registers[reg]);
+}
 
 // As the program calls it: with the dispatch state that its kernels find in eager.
 void Plan::call_custom(const Step& step, torch::jit::Stack& stack) {
@@ -393,8 +413,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
   stack.resize(base);
   if (expected) require_as_expected(step, registers, *expected);
   if (step.clone) registers[step.results[0]] = registers[step.results[0]].clone();
-  if (!kernel_counts)
-    for (uint32_t reg : step.written) bump_version(registers[reg]);
+  if (!kernel_counts) bump_versions(step, registers);
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 

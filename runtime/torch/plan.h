@@ -42,7 +42,9 @@ class Plan {
   uint32_t register_of(graph::ValueId value) const { return canonical_[value.index()]; }
   bool empty() const { return steps_.empty(); }
   size_t step_count() const { return steps_.size(); }
+  // The last of the step's nodes.
   graph::NodeId step_node(size_t step) const { return steps_[step].node; }
+  std::span<const graph::NodeId> step_nodes(size_t step) const;
   // Registers whose versions the step may bump.
   const std::vector<uint32_t>& step_bumps(size_t step) const { return steps_[step].written; }
 
@@ -93,7 +95,8 @@ class Plan {
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   Step make_control_flow_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   static void run_control_flow(const Step& step, at::Tensor* registers);
-  Step make_fused_step(std::shared_ptr<const FusedStep> fused) const;
+  Step make_fused_step(const graph::Graph& graph, std::shared_ptr<const FusedStep> fused) const;
+  static void bump_versions(const Step& step, const at::Tensor* registers);
   static void run_fused(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, const graph::Graph* expected) const;

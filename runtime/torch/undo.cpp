@@ -80,6 +80,13 @@ class Trace {
     std::erase_if(written, [&](ValueId id) { return !aliases_.is_input(id); });
     return written;
   }
+  std::vector<ValueId> writes(std::span<const graph::NodeId> nodes) const {
+    std::vector<ValueId> written;
+    for (graph::NodeId id : nodes)
+      for (ValueId value : writes(graph_.node(id)))
+        if (std::find(written.begin(), written.end(), value) == written.end()) written.push_back(value);
+    return written;
+  }
 
   std::vector<at::Device> draws(const Node& node) const {
     std::vector<at::Device> devices;
@@ -135,15 +142,16 @@ UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, bool observed) {
   const size_t count = plan.step_count();
   size_t saved_end = 0;  // nothing behind the last operator that may raise needs saving
   for (size_t s = 0; observed && s < count; ++s)
-    if (graph::may_raise(graph, graph.node(plan.step_node(s)))) saved_end = s + 1;
+    for (graph::NodeId id : plan.step_nodes(s))
+      if (graph::may_raise(graph, graph.node(id))) saved_end = s + 1;
   std::vector<bool> is_input(plan.register_count(), false);
   for (ValueId input : graph.inputs()) is_input[plan.register_of(input)] = true;
   rows_.resize(saved_end);
   first_trace_ = count;
   for (size_t s = 0; s < count; ++s) {
     const Node& node = graph.node(plan.step_node(s));
-    const std::vector<ValueId> writes = trace.writes(node);
-    std::vector<at::Device> draws = trace.draws(node);
+    const std::vector<ValueId> writes = trace.writes(plan.step_nodes(s));
+    std::vector<at::Device> draws = trace.draws(node);  // nodes that run as one draw nothing
     const bool leaves_some = !writes.empty() || graph::op_info(node.op).has(graph::kOpRandom);
     if (trace.is_final(node) || (leaves_some && s >= saved_end)) {
       first_trace_ = s;

@@ -32,7 +32,23 @@ ROWS = [
 VIEWS = [
     lambda x: x.t().contiguous().t(), lambda x: x.view(x.shape), lambda x: x.flip(0), lambda x: x[:, :1], lambda x: x[:1], lambda x: x.t().t(),
 ]  # fmt: skip
-WRITES = [lambda x: x.add_(1), lambda x: x.mul_(0.5), lambda x: x[:1].neg_(), lambda x: x.relu_()]
+WRITES = [
+    lambda x: x.add_(1), lambda x: x.mul_(0.5), lambda x: x[:1].neg_(), lambda x: x.relu_(), lambda x: x.zero_(), lambda x: x.fill_(2),
+    lambda x: x.sigmoid_(),
+]  # fmt: skip
+WRITES_OF_TWO = [
+    lambda x, y: x.add_(y), lambda x, y: x.sub_(y, alpha=2), lambda x, y: x.copy_(y), lambda x, y: x.addcmul_(y, y, value=-0.5),
+    lambda x, y: x.lerp_(torch.sin(y), 0.75), lambda x, y: x.masked_fill_(y > 0, 0.5), lambda x, y: x.mul_(torch.cos(x)).add_(y),
+]  # fmt: skip
+TABLES = {
+    "unary": UNARY,
+    "binary": BINARY,
+    "rows": ROWS,
+    "views": VIEWS,
+    "writes": WRITES,
+    "writes of two": WRITES_OF_TWO,
+}
+OF_TWO = ("binary", "writes of two")
 
 
 @st.composite
@@ -41,16 +57,14 @@ def programs(draw):
     count = draw(st.integers(2, 14))
     steps = []
     for i in range(count):
-        kind = draw(st.sampled_from(["unary"] * 4 + ["binary"] * 5 + ["rows", "views", "writes"]))
-        table = {"unary": UNARY, "binary": BINARY, "rows": ROWS, "views": VIEWS, "writes": WRITES}[kind]
-        function = draw(st.integers(0, len(table) - 1))
-        operands = [draw(st.integers(0, i + 2)) for _ in range(2 if kind == "binary" else 1)]
+        kind = draw(st.sampled_from(["unary"] * 4 + ["binary"] * 5 + ["rows", "views", "writes", "writes of two"]))
+        function = draw(st.integers(0, len(TABLES[kind]) - 1))
+        operands = [draw(st.integers(0, i + 2)) for _ in range(2 if kind in OF_TWO else 1)]
         steps.append((kind, function, operands))
     results = draw(st.sets(st.integers(3, count + 2), min_size=1, max_size=3))
     return steps, sorted(results)
 
 
-TABLES = {"unary": UNARY, "binary": BINARY, "rows": ROWS, "views": VIEWS, "writes": WRITES}
 SHAPES = [((4, 6), (6,), (4, 1)), ((1, 5), (5, 5), (1, 1)), ((3, 40), (3, 40), (40,))]
 
 
@@ -59,35 +73,47 @@ def function_of(steps, results):
         values = [a, b, c]
         for kind, function, operands in steps:
             chosen = [values[operand] for operand in operands]
-            if any(value.dim() != 2 for value in chosen) and kind in ("views", "rows", "writes"):
-                chosen = [torch.sin(a) if kind == "writes" else a]
-            if kind == "writes" and (operands[0] < 3 or steps[operands[0] - 3][0] == "views"):
-                chosen = [torch.cos(chosen[0])]  # neither arguments nor what may overlap itself
+            if chosen[0].dim() != 2 and kind in ("views", "rows", "writes"):
+                chosen[0] = torch.sin(a) if kind == "writes" else a
             values.append(TABLES[kind][function](*chosen))
         return tuple(values[result] for result in results)
 
     return run
 
 
-def arguments(shapes, dtype):
+def arguments(shapes, dtype, overlap):
     torch.manual_seed(0)
-    return [torch.randn(shape, dtype=torch.float64).to(dtype) for shape in shapes]
+    a, b, c = [torch.randn(shape, dtype=torch.float64).to(dtype) for shape in shapes]
+    if overlap:  # two tensors over one memory
+        if b.shape == a.shape:
+            b = a.view(a.shape)
+        elif b.dim() == 1:
+            b = a[1]
+        else:
+            a = b[2:3]
+    return [a, b, c]
 
 
 @settings(max_examples=GRAPHS, deadline=None, suppress_health_check=list(HealthCheck), derandomize=GRAPHS <= 40)
-@given(programs(), st.sampled_from(SHAPES), st.sampled_from([torch.float64, torch.float32]))
-def run_graphs(program, shapes, dtype):
+@given(programs(), st.sampled_from(SHAPES), st.sampled_from([torch.float64, torch.float32]), st.booleans())
+def run_graphs(program, shapes, dtype, overlap):
     run = function_of(*program)
-    try:
-        expected = run(*arguments(shapes, dtype))
-    except RuntimeError:
-        return  # shapes that do not go together
+
+    def results(fn, overlap):
+        tensors = arguments(shapes, dtype, overlap)
+        return (*fn(*tensors), *tensors)
+
     framejit.reset()
     compiled = framejit.to_static(run, backend="native")
-    for _ in range(2):
-        found = compiled(*arguments(shapes, dtype))
+    for overlaps in (False, overlap, False):
+        try:
+            expected = results(run, overlaps)
+        except RuntimeError:
+            return  # shapes that do not go together
+        found = results(compiled, overlaps)
         for one, other in zip(expected, found):
             assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+            assert one._version == other._version
             if dtype == torch.float64 and _is_exact(program):
                 torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-9, equal_nan=True)
             elif _is_exact(program):

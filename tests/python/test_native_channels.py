@@ -1,0 +1,97 @@
+"""Back end native: batch norm with given statistics is part of a kernel."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import framejit
+from framejit import _C
+
+pytestmark = pytest.mark.skipif(_C.why_no_kernels() is not None, reason="no kernels: {}".format(_C.why_no_kernels()))
+
+
+def kernels_asked_for():
+    stats = _C.kernel_stats()
+    return stats["compiled"] + stats["read"] + stats["shared"]
+
+
+def norm(channels, dtype=torch.float32, **options):
+    torch.manual_seed(0)
+    made = (nn.BatchNorm2d if options.pop("images", True) else nn.BatchNorm1d)(channels, **options).to(dtype)
+    for parameter in made.parameters():
+        nn.init.uniform_(parameter, 0.5, 2)
+    made.running_mean.uniform_(-1, 1)
+    made.running_var.uniform_(0.25, 2)
+    return made
+
+
+def check(model, x, kernels):
+    before = kernels_asked_for()
+
+    def f(x):
+        return torch.relu(model(x)) + x
+
+    compiled = framejit.to_static(f, backend="native")
+    for _ in range(2):
+        with torch.no_grad():
+            expected, found = f(x), compiled(x)
+        assert found.stride() == expected.stride()
+        torch.testing.assert_close(found, expected)
+    assert kernels_asked_for() - before == kernels
+    assert framejit.stats()["hits"] == 1
+
+
+IMAGES = torch.arange(2 * 5 * 3 * 4, dtype=torch.float32).view(2, 5, 3, 4).sin()
+
+
+@pytest.mark.parametrize("x", [IMAGES, IMAGES.to(memory_format=torch.channels_last), IMAGES[:1], IMAGES[:, :, :1, :1]])
+@pytest.mark.parametrize("affine", [True, False])
+def test_images(x, affine):
+    check(norm(5, affine=affine).eval(), x.clone(), 1)
+
+
+@pytest.mark.parametrize("x", [IMAGES[0, :, :, 0].t(), IMAGES[..., 0]])
+def test_lines_and_rows(x):
+    check(norm(5, images=False).eval(), x.contiguous(), 1)
+
+
+def test_f64_and_more_channels_than_a_vector_is_wide():
+    check(norm(37, torch.float64).eval(), torch.randn(2, 37, 5, 5, dtype=torch.float64), 1)
+
+
+def test_statistics_of_the_batch_are_left_to_the_operator():
+    model, x = norm(5).train(), IMAGES
+    other = copy.deepcopy(model)
+    compiled = framejit.to_static(lambda x: torch.sigmoid(torch.relu(model(x)) + 1), backend="native")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), torch.sigmoid(torch.relu(other(x)) + 1))
+        torch.testing.assert_close(model.running_mean, other.running_mean)
+
+
+def test_gradients_with_given_statistics():
+    model = norm(5).eval()
+    gradients = []
+    for fn in (model, framejit.to_static(model, backend="native")):
+        model.zero_grad()
+        x = IMAGES.clone().requires_grad_()
+        torch.sigmoid(torch.relu(fn(x)) * 2).sum().backward()
+        gradients.append([x.grad, model.weight.grad, model.bias.grad])
+    for one, other in zip(*gradients):
+        torch.testing.assert_close(other, one)
+
+
+def test_a_vector_that_the_program_makes_is_left_to_the_operator():
+    model = norm(5, images=False).eval()
+
+    def f(x, v):
+        variance = v * v + 1
+        y = functional.batch_norm(x, model.running_mean, variance, eps=1e-5)
+        return torch.relu(y) * v, variance
+
+    x, v = IMAGES[0, :, :, 0].t()[:1].contiguous(), torch.arange(5.0)
+    compiled = framejit.to_static(f, backend="native")
+    for one, other in zip(f(x, v), compiled(x, v)):
+        torch.testing.assert_close(other, one)

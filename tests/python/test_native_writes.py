@@ -1,0 +1,182 @@
+"""Back end native: operators in place inside of kernels."""
+
+import pytest
+import torch
+
+import framejit
+from framejit import _C
+
+pytestmark = pytest.mark.skipif(_C.why_no_kernels() is not None, reason="no kernels: {}".format(_C.why_no_kernels()))
+
+
+def kernels_asked_for():
+    stats = _C.kernel_stats()
+    return stats["compiled"] + stats["read"] + stats["shared"]
+
+
+def same(found, expected):
+    assert (found.dtype, found.shape, found.stride()) == (expected.dtype, expected.shape, expected.stride())
+    assert found._version == expected._version
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def check(fn, make, *, kernels, calls=2):
+    """`make()` gives the arguments of a call: results, arguments and their versions are as in eager."""
+    before = kernels_asked_for()
+    compiled = framejit.to_static(fn, backend="native")
+    for _ in range(calls):
+        expected, found = make(), make()
+        results = fn(*expected), compiled(*found)
+        for one, other in zip(expected, found):
+            same(other, one)
+        pairs = zip(*results) if isinstance(results[0], tuple) else [results]
+        for one, other in pairs:
+            same(other, one)
+    assert kernels_asked_for() - before == kernels
+    assert framejit.stats()["captures"] == 1 and framejit.stats()["hits"] == calls - 1
+    return compiled
+
+
+def test_a_step_of_adam_is_one_kernel():
+    def step(p, g, m, v):
+        m.mul_(0.9).add_(g, alpha=0.1)
+        v.mul_(0.999).addcmul_(g, g, value=0.001)
+        return p.addcdiv_(m, v.sqrt().add_(1e-8), value=-1e-3)
+
+    def make():
+        torch.manual_seed(0)
+        return [torch.rand(5, 7) + 0.1 for _ in range(4)]
+
+    check(step, make, kernels=1)
+    assert framejit.stats()["breaks"] == 0
+
+
+def test_what_is_written_is_read_afterwards():
+    def f(x, y):
+        a = x * 2
+        x.add_(y)
+        b = x * a
+        x.copy_(b)
+        x.sub_(1)
+        return a, b, torch.sin(x)
+
+    check(f, lambda: [torch.arange(6.0), torch.full((6,), 0.5)], kernels=1)
+
+
+def test_results_made_inside_are_written_before_they_are_stored():
+    def f(x):
+        a = torch.sin(x)
+        b = a + 1
+        a.mul_(2).add_(b)
+        return a, b
+
+    check(f, lambda: [torch.arange(6.0)], kernels=1)
+
+
+def test_a_view_made_before_sees_the_write():
+    def f(x):
+        whole = torch.sin(x) * 2
+        row = whole[0]
+        whole.add_(1).mul_(3)
+        first = row * 2 + 1
+        row.zero_()
+        return whole * 2 + 1, first
+
+    check(f, lambda: [torch.arange(6.0).view(2, 3)], kernels=4)
+
+
+def test_an_operator_between_sees_the_first_write_and_not_the_second():
+    def f(x, w):
+        x.mul_(2).add_(1)
+        y = torch.mm(x, w)
+        x.mul_(3).sub_(2)
+        return y
+
+    check(f, lambda: [torch.arange(4.0).view(2, 2), torch.eye(2)], kernels=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_dtypes(dtype):
+    def f(x, y):
+        x.copy_(y)
+        x.logical_and_(y) if dtype == torch.bool else x.mul_(y)
+        return x.fill_(True) if dtype == torch.bool else x.add_(3)
+
+    check(f, lambda: [torch.ones(3, 4, dtype=dtype), torch.arange(12).view(3, 4).to(dtype)], kernels=1)
+
+
+def test_another_dtype_than_what_is_written_is_left_to_the_operator():
+    def f(x, y):
+        return x.add_(y).mul_(y)
+
+    check(f, lambda: [torch.ones(4), torch.arange(4.0, dtype=torch.float64)], kernels=0)
+
+
+def parts(x, y):
+    return x[:8], y[4:]
+
+
+def over_numpy(x, y):
+    return torch.from_numpy(x.numpy()), torch.from_numpy(y.numpy())
+
+
+@pytest.mark.parametrize("views", [parts, over_numpy, lambda x, y: (x, y.detach())])
+def test_arguments_over_one_memory_are_seen_by_each_other(views):
+    def f(x, y):
+        a = torch.sin(y) + 1
+        x.mul_(2).add_(1)
+        return a, torch.sin(y) + 1
+
+    compiled = framejit.to_static(f, backend="native")
+    for overlap in (False, True, True, False):
+
+        def make():
+            x, y = torch.arange(12.0), torch.ones(12)
+            return views(x, x if overlap else y)
+
+        expected, found = make(), make()
+        for one, other in zip((*f(*expected), *expected), (*compiled(*found), *found)):
+            torch.testing.assert_close(other, one)
+    assert framejit.stats()["captures"] == 1 and framejit.stats()["hits"] == 3
+
+
+def test_a_negative_view_is_written_through():
+    def f(x):
+        return x.mul_(3).add_(1)
+
+    compiled = framejit.to_static(f, backend="native")
+    for _ in range(2):
+        z, other = torch.full((4,), 1 + 2j), torch.full((4,), 1 + 2j)
+        torch.testing.assert_close(compiled(other.conj().imag), f(z.conj().imag))
+        torch.testing.assert_close(other, z)
+
+
+def test_what_was_written_before_a_failure_is_taken_back():
+    def f(x, index):
+        try:
+            x.mul_(2).add_(1)
+            return x[index] * 2 + 1
+        except IndexError:
+            return x
+
+    compiled = framejit.to_static(f, backend="native")
+    for index in (torch.tensor([1]), torch.tensor([9]), torch.tensor([0])):
+        expected, found = torch.arange(4.0), torch.arange(4.0)
+        same(compiled(found, index), f(expected, index))
+        same(found, expected)
+
+
+def test_gradients_flow_through_writes():
+    def f(x):
+        y = x * 2
+        y.mul_(torch.sin(x)).add_(1)
+        return torch.tanh(y)
+
+    compiled = framejit.to_static(f, backend="native")
+    for _ in range(2):
+        gradients = []
+        for fn in (f, compiled):
+            x = torch.arange(6.0, requires_grad=True)
+            fn(x).sum().backward()
+            gradients.append(x.grad)
+        same(gradients[1], gradients[0])
