@@ -45,8 +45,18 @@ class GraphNode final : public Node {
 
   std::string name() const override { return "CapturedGraphBackward"; }
 
+  // The engine says so before a run after which nobody asks again: what it has saved goes as the run uses it up, as
+  // eager's nodes go one by one.
+  void will_release_variables() override {
+    std::lock_guard<std::mutex> lock(state_mutex_);
+    is_last_run_ = true;
+  }
+
   void release_variables() override {
     std::lock_guard<std::mutex> lock(state_mutex_);
+    release();
+  }
+  void release() {
     released_ = true;
     for (SavedVariable& variable : variables_) variable.reset_data();
     plain_.clear();
@@ -79,6 +89,7 @@ class GraphNode final : public Node {
   std::vector<std::pair<uint32_t, UnsavedInput>> unsaved_inputs_;
   std::mutex state_mutex_;
   bool released_ = false;
+  bool is_last_run_ = false;
 };
 
 void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
@@ -152,6 +163,7 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   std::vector<at::Tensor> registers(backward.plan.register_count());
   size_t input = 0;
   for (uint32_t slot : backward.saved) registers[graph.inputs()[input++].index()] = unpack(slot);
+  if (is_last_run_) release();
   for (uint32_t root : backward.graph.tangents) registers[graph.inputs()[input++].index()] = gradients[root];
   {
     BelowAutograd below;

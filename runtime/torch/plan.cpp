@@ -75,7 +75,7 @@ void Plan::find_canonical(const graph::Graph& graph) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased) continue;
     // Below autograd a detached tensor is the tensor.
-    if (kind_ == PlanKind::kBelowAutograd && is_named(node, "aten::detach")) {
+    if (is_below_autograd() && is_named(node, "aten::detach")) {
       canonical_[node.result().index()] = canonical_[node.arg(0).as_value().index()];
       continue;
     }
@@ -107,7 +107,8 @@ void Plan::add_written(const graph::Graph& graph, ValueId id, Step& step) const 
 Plan::Step Plan::make_control_flow_step(const graph::Graph& graph, const graph::Node& node,
                                         const ConstantPool& constants) const {
   Step step;
-  step.control_flow = std::make_shared<const ControlFlowPlan>(graph, node, constants, kind_);
+  step.control_flow = std::make_shared<const ControlFlowPlan>(graph, node, constants,
+                                                              is_below_autograd() ? PlanKind::kBelowAutograd : kind_);
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
     const auto arg = static_cast<uint16_t>(i);
@@ -180,8 +181,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   Step step;
   step.op = op_entry_by_id(node.op);
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
-  const bool bumps_versions =
-      kind_ == PlanKind::kBelowAutograd && (step.op->custom || step.op->write_count != WriteCount::kNobody);
+  const bool bumps_versions = is_below_autograd() && (step.op->custom || step.op->write_count != WriteCount::kNobody);
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
     auto arg = static_cast<uint16_t>(i);
@@ -221,7 +221,7 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased || (!skip.empty() && skip[n])) continue;
-    if (kind_ == PlanKind::kBelowAutograd && is_named(node, "aten::detach")) continue;
+    if (is_below_autograd() && is_named(node, "aten::detach")) continue;
     if (!fused_at.empty() && fused_at[n]) {
       if ((*fused_at[n])->nodes().back().index() == n) steps_.push_back(make_fused_step(graph, *fused_at[n]));
       continue;
@@ -255,7 +255,8 @@ void Plan::add_state_changes(const OperatorStates& states) {
 void Plan::find_last_uses(const graph::Graph& graph, std::span<const ValueId> keep) {
   std::vector<bool> needed(register_count_);
   for (ValueId id : keep) needed[canonical_[id.index()]] = true;
-  for (ValueId id : graph.inputs()) needed[canonical_[id.index()]] = true;  // borrowed: never moved from
+  if (kind_ != PlanKind::kBackward)
+    for (ValueId id : graph.inputs()) needed[canonical_[id.index()]] = true;  // borrowed: never moved from
   for (size_t s = steps_.size(); s-- > 0;) {
     Step& step = steps_[s];
     for (uint32_t result : step.results)

@@ -25,6 +25,7 @@ class UndoPlan;
 
 enum class PlanKind : uint8_t {
   kBelowAutograd,
+  kBackward,      // the same, and the inputs' registers are the run's own: emptied by their last use as well
   kWithAutograd,  // to differentiate through: the caller runs it with autograd's keys in force
 };
 
@@ -110,6 +111,8 @@ class Plan {
     OperatorState state;
   };
   void add_state_changes(const OperatorStates& states);
+
+  bool is_below_autograd() const { return kind_ != PlanKind::kWithAutograd; }
 
   PlanKind kind_ = PlanKind::kBelowAutograd;
   std::vector<StateChange> state_changes_;

@@ -62,7 +62,7 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
     if (value.valid()) keep.push_back(value);
   std::vector<std::shared_ptr<const FusedStep>> fused;
   if (kernels) fused = fused_steps(plan.graph.graph, keep, {}, false).steps;
-  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBelowAutograd, {}, fused);
+  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, {}, fused);
 }
 
 }  // namespace
