@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <unordered_map>
 
 #include "codegen/kernels/kernel_builder.h"
+#include "codegen/kernels/lowering.h"
+#include "codegen/kernels/written_out.h"
 #include "graph/generated/op_ids.h"
 #include "graph/infer/iterator.h"
 #include "graph/op.h"
@@ -54,12 +55,16 @@ bool has_only_results(const Graph& graph, const Node& node) {
   return (info.flags & kUnfit) == 0 && (!info.has(graph::kOpMutates) || is_in_place(graph, node));
 }
 
+}  // namespace
+
 // Beyond this a sum in order loses more than LibTorch's, which sums in a tree.
 constexpr int64_t kLongestRow = 1 << 16;
 
 bool is_of_rows(const TensorMeta& meta) {
   return meta.dim() > 0 && meta.is_contiguous() && meta.sizes.back() > 1 && meta.sizes.back() <= kLongestRow;
 }
+
+namespace {
 
 // Over the last dimension alone, which stays as one of size one.
 bool reduces_rows(const Graph& graph, const Node& node) {
@@ -78,86 +83,14 @@ bool reduces_rows(const Graph& graph, const Node& node) {
   return last_only && keeps;
 }
 
-bool is_layer_norm_of_rows(const Graph& graph, const Node& node) {
-  const TensorMeta& input = graph.meta(node.arg(0).as_value());
-  if (!is_of_rows(input) || node.arg(1).as_ints().size() != 1) return false;
-  if (input.dtype != DType::kF32 && input.dtype != DType::kF64) return false;
-  for (size_t i : {2, 3})
-    if (node.arg(i).is_value() && graph.meta(node.arg(i).as_value()).dtype != input.dtype) return false;
-  return true;
-}
-
-// With the statistics that it is given: one factor and one summand for each channel.
-bool is_batch_norm_of_channels(const Graph& graph, const Node& node) {
-  const TensorMeta& input = graph.meta(node.arg(0).as_value());
-  if (input.dim() < 2 || (input.dtype != DType::kF32 && input.dtype != DType::kF64)) return false;
-  if (!node.arg(5).is(Operand::Kind::kBool) || node.arg(5).as_bool()) return false;
-  if (!node.arg(3).is_value() || !node.arg(4).is_value()) return false;
-  for (size_t i = 1; i <= 4; ++i)
-    if (node.arg(i).is_value() && graph.meta(node.arg(i).as_value()).dtype != input.dtype) return false;
-  const TensorMeta& result = graph.meta(node.result(0));
-  return result.sizes == input.sizes && result.strides == input.strides;
-}
-
 FusedKind kind_by_operator(const Graph& graph, const Node& node) {
-  if (node.op == graph::ops::k_native_batch_norm)
-    return is_batch_norm_of_channels(graph, node) ? FusedKind::kElementwise : FusedKind::kNone;
-  if (node.op == graph::ops::k_native_layer_norm)
-    return is_layer_norm_of_rows(graph, node) ? FusedKind::kRows : FusedKind::kNone;
+  if (const WrittenOut* found = written_out(node.op)) return found->fits(graph, node) ? found->kind : FusedKind::kNone;
   if (node.result_count != 1 || !expression_of(node) || !has_only_results(graph, node)) return FusedKind::kNone;
   if (node.op == graph::ops::k__to_copy) return node.arg(0).is_value() ? FusedKind::kElementwise : FusedKind::kNone;
   if (expression_of(node)->reduces) return reduces_rows(graph, node) ? FusedKind::kRows : FusedKind::kNone;
   const bool elementwise = graph::op_info(node.op).has(graph::kOpPointwise) || is_in_place(graph, node);
   return elementwise ? FusedKind::kElementwise : FusedKind::kNone;
 }
-
-// Reads the nodes' expressions into one kernel.
-class Lowering {
- public:
-  Lowering(const Graph& graph, KernelBuilder& builder) : graph_(graph), builder_(builder) {}
-
-  void add(const Node& node) {
-    if (node.op == graph::ops::k_native_layer_norm) return add_layer_norm(node);
-    if (node.op == graph::ops::k_native_batch_norm) return add_batch_norm(node);
-    const ValueId target = tensor_of(graph_, node.result());
-    if (written_in_place(graph_, node).valid()) add_written(target);
-    values_[target.value] = result_of(node);
-  }
-  const std::vector<ValueId>& inputs() const { return inputs_; }
-  const std::vector<ValueId>& written() const { return written_; }
-  // How they are laid out among the dimensions of the others.
-  const std::vector<TensorMeta>& input_metas() const { return input_metas_; }
-  // What a tensor holds now, or -1: these nodes do not make it.
-  int16_t value(ValueId id) const {
-    const auto found = values_.find(id.value);
-    return found == values_.end() ? int16_t{-1} : found->second;
-  }
-
- private:
-  int16_t result_of(const Node& node);
-  void add_layer_norm(const Node& node);
-  void add_batch_norm(const Node& node);
-  void add_written(ValueId target);
-  int16_t at(const Node& node, const Expression& expression, int16_t id);
-  int16_t leaf(const Node& node, const ExpressionNode& leaf);
-  int16_t argument(const Node& node, const ExpressionNode& leaf);
-  int16_t tensor(ValueId id);
-  int16_t channels(const Operand& operand, int64_t rank);
-  int16_t load(ValueId source, TensorMeta meta);
-  DType compute_type(const Node& node, const Expression& expression) const;
-  bool has_kind(const Expression& expression) const;
-
-  const Graph& graph_;
-  KernelBuilder& builder_;
-  std::vector<ValueId> inputs_;
-  std::vector<TensorMeta> input_metas_;
-  std::vector<ValueId> written_;                  // of the inputs
-  std::unordered_map<uint32_t, int16_t> values_;  // by tensor: the step that it holds now
-  // Of the node that is being read.
-  DType type_ = DType::kUndefined;
-  DType promoted_ = DType::kUndefined;
-  std::vector<int16_t> read_;  // by node of the expression
-};
 
 TensorMeta scalar_meta(const Operand& scalar) {
   const DType dtype = scalar.is(Operand::Kind::kFloat) ? DType::kF64
@@ -181,6 +114,15 @@ DType common_type(const Graph& graph, const Node& node, const Expression& expres
   for (const ExpressionNode& leaf : expression.all())
     if (leaf.op == ExpressionOp::kArgument) add(static_cast<size_t>(leaf.index));
   return types.get();
+}
+
+}  // namespace
+
+void Lowering::add(const Node& node) {
+  if (const WrittenOut* found = written_out(node.op)) return found->add(node, *this);
+  const ValueId target = tensor_of(graph_, node.result());
+  if (written_in_place(graph_, node).valid()) add_written(target);
+  values_[target.value] = result_of(node);
 }
 
 DType Lowering::compute_type(const Node& node, const Expression& expression) const {
@@ -209,9 +151,8 @@ int16_t Lowering::load(ValueId source, TensorMeta meta) {
   return builder_.load(buffer);
 }
 
-// A vector with one number for each channel, the dimension behind the first.
-int16_t Lowering::channels(const Operand& operand, int64_t rank) {
-  const ValueId source = tensor_of(graph_, operand.as_value());
+int16_t Lowering::channels(ValueId id, int64_t rank) {
+  const ValueId source = tensor_of(graph_, id);
   if (values_.count(source.value)) builder_.fail();  // these nodes make it, or read it along another dimension
   TensorMeta meta = graph_.meta(source);
   for (int64_t d = 2; d < rank; ++d) {
@@ -227,6 +168,8 @@ void Lowering::add_written(ValueId target) {
   if (is_input && std::find(written_.begin(), written_.end(), target) == written_.end()) written_.push_back(target);
 }
 
+namespace {
+
 // Operators differ in what becomes of a number that their type does not hold.
 bool is_in_range(int64_t number, DType type) {
   if (graph::is_floating(type) || type == DType::kBool) return std::abs(static_cast<double>(number)) <= 1LL << 53;
@@ -234,6 +177,8 @@ bool is_in_range(int64_t number, DType type) {
   if (bits > 53) return std::abs(static_cast<double>(number)) <= 1LL << 53;  // constants pass through a double
   return number < int64_t{1} << bits && number >= (type == DType::kU8 ? 0 : -(int64_t{1} << bits));
 }
+
+}  // namespace
 
 int16_t Lowering::argument(const Node& node, const ExpressionNode& leaf) {
   const Operand& operand = node.arg(static_cast<size_t>(leaf.index));
@@ -282,45 +227,6 @@ int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
   }
 }
 
-// As LibTorch's kernel: the mean, then the mean square of what is left.
-void Lowering::add_layer_norm(const Node& node) {
-  using Op = ExpressionOp;
-  const ValueId input = node.arg(0).as_value();
-  const DType type = graph_.meta(input).dtype;
-  const int16_t x = tensor(input);
-  const int16_t count = builder_.number(static_cast<double>(graph_.meta(input).sizes.back()), type);
-  const int16_t mean = builder_.compute(Op::kDivide, {builder_.reduce(Op::kSum, x), count, -1});
-  const int16_t centred = builder_.compute(Op::kSubtract, {x, mean, -1});
-  const int16_t squares = builder_.reduce(Op::kSum, builder_.compute(Op::kMultiply, {centred, centred, -1}));
-  const int16_t variance = builder_.compute(Op::kDivide, {squares, count, -1});
-  const int16_t eps = builder_.number(node.arg(4).as_float(), type);
-  const int16_t root = builder_.compute(Op::kSqrt, {builder_.compute(Op::kAdd, {variance, eps, -1}), -1, -1});
-  const int16_t scale = builder_.compute(Op::kDivide, {builder_.number(1, type), root, -1});
-  int16_t result = builder_.compute(Op::kMultiply, {centred, scale, -1});
-  if (node.arg(2).is_value()) result = builder_.compute(Op::kMultiply, {result, tensor(node.arg(2).as_value()), -1});
-  if (node.arg(3).is_value()) result = builder_.compute(Op::kAdd, {result, tensor(node.arg(3).as_value()), -1});
-  const int16_t results[] = {result, mean, scale};
-  for (size_t i = 0; i < 3; ++i) values_[node.result(i).value] = results[i];
-}
-
-// As LibTorch's kernel: the factor and the summand of a channel first.
-void Lowering::add_batch_norm(const Node& node) {
-  using Op = ExpressionOp;
-  const TensorMeta& input = graph_.meta(node.arg(0).as_value());
-  const int16_t x = tensor(node.arg(0).as_value());
-  const int16_t mean = channels(node.arg(3), input.dim()), variance = channels(node.arg(4), input.dim());
-  const int16_t eps = builder_.number(node.arg(7).as_float(), input.dtype);
-  const int16_t root = builder_.compute(Op::kSqrt, {builder_.compute(Op::kAdd, {variance, eps, -1}), -1, -1});
-  int16_t factor = builder_.compute(Op::kDivide, {builder_.number(1, input.dtype), root, -1});
-  if (node.arg(1).is_value())
-    factor = builder_.compute(Op::kMultiply, {factor, channels(node.arg(1), input.dim()), -1});
-  const int16_t shift = builder_.compute(Op::kMultiply, {mean, factor, -1});
-  const int16_t bias = node.arg(2).is_value() ? channels(node.arg(2), input.dim()) : builder_.number(0, input.dtype);
-  const int16_t summand = builder_.compute(Op::kSubtract, {bias, shift, -1});
-  const int16_t product = builder_.compute(Op::kMultiply, {x, factor, -1});
-  values_[node.result(0).value] = builder_.compute(Op::kAdd, {product, summand, -1});
-}
-
 // Lazily: what a condition known here leaves out makes no steps.
 int16_t Lowering::at(const Node& node, const Expression& expression, int16_t id) {
   int16_t& known = read_[static_cast<size_t>(id)];
@@ -355,6 +261,8 @@ int16_t Lowering::result_of(const Node& node) {
   read_.assign(expression.count, -1);
   return builder_.rounded(at(node, expression, static_cast<int16_t>(expression.count - 1)), result);
 }
+
+namespace {
 
 std::vector<const TensorMeta*> metas_of(const Graph& graph, const FusedGroup& group,
                                         const std::vector<TensorMeta>& input_metas) {
@@ -403,8 +311,8 @@ FusedKind fused_kind(const Graph& graph, const Node& node) {
   if (node.erased) return FusedKind::kNone;
   const FusedKind kind = kind_by_operator(graph, node);
   if (kind == FusedKind::kNone || !are_operands_known(graph, node)) return FusedKind::kNone;
-  // Of batch norm the others are for its gradient.
-  const size_t results = node.op == graph::ops::k_native_batch_norm ? 1 : node.result_count;
+  const WrittenOut* found = written_out(node.op);
+  const size_t results = found ? found->results : node.result_count;
   for (size_t i = 0; i < results; ++i)
     if (!is_known_result(graph.value(node.result(i)).result, is_in_place(graph, node))) return FusedKind::kNone;
   KernelBuilder builder;

@@ -1,4 +1,4 @@
-"""Back end native: batch norm with given statistics is part of a kernel."""
+"""Back end native: batch norm with given statistics and softmax are parts of kernels."""
 
 import copy
 
@@ -95,3 +95,45 @@ def test_a_vector_that_the_program_makes_is_left_to_the_operator():
     compiled = framejit.to_static(f, backend="native")
     for one, other in zip(f(x, v), compiled(x, v)):
         torch.testing.assert_close(other, one)
+
+
+# Softmax
+
+
+@pytest.mark.parametrize("softmax", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softmax_of_rows_with_its_gradient(softmax, dtype):
+    mask = torch.zeros(7, dtype=dtype)
+    mask[5:] = -float("inf")
+
+    def f(x):
+        return softmax(x * 0.5 + mask, -1) * 2
+
+    before = kernels_asked_for()
+    compiled = framejit.to_static(f, backend="native")
+    for _ in range(2):
+        results = []
+        for fn in (f, compiled):
+            x = torch.arange(21, dtype=dtype).view(3, 7).sin().mul(50).requires_grad_()
+            y = fn(x)
+            y[:, :5].square().sum().backward()
+            results.append((y.detach(), x.grad))
+        for one, other in zip(*results):
+            torch.testing.assert_close(other, one)
+    assert kernels_asked_for() - before == 2  # forward and backward
+    assert framejit.stats()["hits"] == 1
+
+
+def test_rows_of_nothing_but_infinities_are_nan():
+    compiled = framejit.to_static(lambda x: torch.softmax(x + 1, 1), backend="native")
+    x = torch.full((2, 3), -float("inf"))
+    x[1, 1] = 0
+    torch.testing.assert_close(compiled(x), torch.softmax(x + 1, 1), equal_nan=True)
+
+
+def test_softmax_of_another_dimension_or_type_is_left_to_the_operator():
+    before = kernels_asked_for()
+    for x, dim in ((torch.randn(3, 4), 0), (torch.randn(3, 4).bfloat16(), 1), (torch.randn(3, 1), 1)):
+        compiled = framejit.to_static(lambda x, dim: torch.softmax(torch.mm(x, x.t()), dim), backend="native")
+        torch.testing.assert_close(compiled(x, dim), torch.softmax(torch.mm(x, x.t()), dim))
+    assert kernels_asked_for() == before

@@ -1,0 +1,154 @@
+#include "codegen/kernels/written_out.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "graph/generated/op_ids.h"
+
+namespace framejit::codegen {
+
+using graph::DType;
+using graph::Graph;
+using graph::Node;
+using graph::Operand;
+using graph::TensorMeta;
+using graph::ValueId;
+using Op = graph::ExpressionOp;
+
+namespace {
+
+bool is_single_or_double(const TensorMeta& meta) { return meta.dtype == DType::kF32 || meta.dtype == DType::kF64; }
+
+// Whether those of the operands that are tensors have the type of the first.
+bool are_of_one_type(const Graph& graph, const Node& node, size_t count) {
+  for (size_t i = 1; i < count; ++i)
+    if (node.arg(i).is_value() && graph.meta(node.arg(i).as_value()).dtype != graph.meta(node.arg(0).as_value()).dtype)
+      return false;
+  return true;
+}
+
+// Steps of one operator.
+class Writer {
+ public:
+  Writer(const Node& node, Lowering& lowering) : node_(node), lowering_(lowering), builder_(lowering.builder()) {}
+
+  const TensorMeta& meta() const { return lowering_.meta(node_.arg(0).as_value()); }
+  int16_t tensor(size_t arg) { return lowering_.tensor(node_.arg(arg).as_value()); }
+  int16_t channels(size_t arg) { return lowering_.channels(node_.arg(arg).as_value(), meta().dim()); }
+  bool has(size_t arg) const { return node_.arg(arg).is_value(); }
+  int16_t number(double value) { return builder_.number(value, meta().dtype); }
+  int16_t compute(Op op, int16_t a, int16_t b = -1) { return builder_.compute(op, {a, b, -1}); }
+  int16_t reduce(Op op, int16_t value) { return builder_.reduce(op, value); }
+  void result(size_t index, int16_t step) { lowering_.set(node_.result(index), step); }
+
+ private:
+  const Node& node_;
+  Lowering& lowering_;
+  KernelBuilder& builder_;
+};
+
+bool is_layer_norm_of_rows(const Graph& graph, const Node& node) {
+  const TensorMeta& input = graph.meta(node.arg(0).as_value());
+  return is_of_rows(input) && node.arg(1).as_ints().size() == 1 && is_single_or_double(input) &&
+         are_of_one_type(graph, node, 4);
+}
+
+// As LibTorch's kernel: the mean, then the mean square of what is left.
+void add_layer_norm(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t x = w.tensor(0);
+  const int16_t count = w.number(static_cast<double>(w.meta().sizes.back()));
+  const int16_t mean = w.compute(Op::kDivide, w.reduce(Op::kSum, x), count);
+  const int16_t centred = w.compute(Op::kSubtract, x, mean);
+  const int16_t squares = w.reduce(Op::kSum, w.compute(Op::kMultiply, centred, centred));
+  const int16_t variance = w.compute(Op::kDivide, squares, count);
+  const int16_t root = w.compute(Op::kSqrt, w.compute(Op::kAdd, variance, w.number(node.arg(4).as_float())));
+  const int16_t scale = w.compute(Op::kDivide, w.number(1), root);
+  int16_t result = w.compute(Op::kMultiply, centred, scale);
+  if (w.has(2)) result = w.compute(Op::kMultiply, result, w.tensor(2));
+  if (w.has(3)) result = w.compute(Op::kAdd, result, w.tensor(3));
+  const int16_t results[] = {result, mean, scale};
+  for (size_t i = 0; i < 3; ++i) w.result(i, results[i]);
+}
+
+// With the statistics that it is given: one factor and one summand for each channel.
+bool is_batch_norm_of_channels(const Graph& graph, const Node& node) {
+  const TensorMeta& input = graph.meta(node.arg(0).as_value());
+  const bool uses_given = node.arg(5).is(Operand::Kind::kBool) && !node.arg(5).as_bool();
+  if (!uses_given || !node.arg(3).is_value() || !node.arg(4).is_value()) return false;
+  const TensorMeta& result = graph.meta(node.result(0));
+  return input.dim() >= 2 && is_single_or_double(input) && are_of_one_type(graph, node, 5) &&
+         result.sizes == input.sizes && result.strides == input.strides;
+}
+
+// As LibTorch's kernel: the factor and the summand of a channel first.
+void add_batch_norm(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t x = w.tensor(0), mean = w.channels(3), variance = w.channels(4);
+  const int16_t root = w.compute(Op::kSqrt, w.compute(Op::kAdd, variance, w.number(node.arg(7).as_float())));
+  int16_t factor = w.compute(Op::kDivide, w.number(1), root);
+  if (w.has(1)) factor = w.compute(Op::kMultiply, factor, w.channels(1));
+  const int16_t bias = w.has(2) ? w.channels(2) : w.number(0);
+  const int16_t summand = w.compute(Op::kSubtract, bias, w.compute(Op::kMultiply, mean, factor));
+  w.result(0, w.compute(Op::kAdd, w.compute(Op::kMultiply, x, factor), summand));
+}
+
+template <size_t kDim, size_t kTensors>
+bool is_softmax_of_rows(const Graph& graph, const Node& node) {
+  const TensorMeta& input = graph.meta(node.arg(0).as_value());
+  const int64_t dim = node.arg(kDim).as_int();
+  if (!is_of_rows(input) || !is_single_or_double(input) || !are_of_one_type(graph, node, kTensors)) return false;
+  for (size_t i = 0; i < kTensors; ++i)
+    if (!(graph.meta(node.arg(i).as_value()).sizes == input.sizes)) return false;
+  const TensorMeta& result = graph.meta(node.result());
+  return (dim == -1 || dim + 1 == input.dim()) && result.dtype == input.dtype && result.is_contiguous();
+}
+
+// Less the largest of the row, so that no exponential overflows.
+void add_softmax(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t x = w.tensor(0);
+  const int16_t e = w.compute(Op::kExp, w.compute(Op::kSubtract, x, w.reduce(Op::kLargest, x)));
+  w.result(0, w.compute(Op::kDivide, e, w.reduce(Op::kSum, e)));
+}
+
+void add_log_softmax(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t x = w.tensor(0);
+  const int16_t shifted = w.compute(Op::kSubtract, x, w.reduce(Op::kLargest, x));
+  const int16_t sum = w.reduce(Op::kSum, w.compute(Op::kExp, shifted));
+  w.result(0, w.compute(Op::kSubtract, shifted, w.compute(Op::kLog, sum)));
+}
+
+void add_softmax_backward(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t product = w.compute(Op::kMultiply, w.tensor(0), w.tensor(1));
+  const int16_t sum = w.reduce(Op::kSum, product);
+  w.result(0, w.compute(Op::kSubtract, product, w.compute(Op::kMultiply, w.tensor(1), sum)));
+}
+
+void add_log_softmax_backward(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t sum = w.reduce(Op::kSum, w.tensor(0));
+  const int16_t share = w.compute(Op::kMultiply, w.compute(Op::kExp, w.tensor(1)), sum);
+  w.result(0, w.compute(Op::kSubtract, w.tensor(0), share));
+}
+
+constexpr WrittenOut kRows[] = {
+    {graph::ops::k_native_layer_norm, FusedKind::kRows, 3, is_layer_norm_of_rows, add_layer_norm},
+    {graph::ops::k_native_batch_norm, FusedKind::kElementwise, 1, is_batch_norm_of_channels, add_batch_norm},
+    {graph::ops::k__softmax, FusedKind::kRows, 1, is_softmax_of_rows<1, 1>, add_softmax},
+    {graph::ops::k__log_softmax, FusedKind::kRows, 1, is_softmax_of_rows<1, 1>, add_log_softmax},
+    {graph::ops::k__softmax_backward_data, FusedKind::kRows, 1, is_softmax_of_rows<2, 2>, add_softmax_backward},
+    {graph::ops::k__log_softmax_backward_data, FusedKind::kRows, 1, is_softmax_of_rows<2, 2>, add_log_softmax_backward},
+};
+
+}  // namespace
+
+const WrittenOut* written_out(graph::OpId op) {
+  const auto* found =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const WrittenOut& row) { return row.op == op; });
+  return found == std::end(kRows) ? nullptr : found;
+}
+
+}  // namespace framejit::codegen
