@@ -103,6 +103,20 @@ def interleave(calls: Dict[str, Callable[[], Any]], repeats: int = 40, block_s: 
     return taken
 
 
+def peak_memory(call: Callable[[], Any]) -> int:
+    """The most bytes of tensors that one call holds beyond what was there before, as LibTorch's profiler tells."""
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
 def difference(samples: Samples, baseline: Samples) -> List[float]:
     """Paired differences in CPU time, round by round."""
     return [a - b for a, b in zip(samples.cpu, baseline.cpu)]

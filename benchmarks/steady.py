@@ -23,7 +23,7 @@ import torch  # noqa: E402
 
 
 def measure(name, chosen, repeats):
-    """A row for each contestant: first call and warm call in ms."""
+    """A row for each contestant: first call and warm call in ms, and the peak of memory of a warm call."""
     case = steady_cases.CASES[name]
     eager = case(lambda target: target)
     eager()
@@ -37,12 +37,14 @@ def measure(name, chosen, repeats):
     return [
         {
             "case": name,
+            "group": next(group for group, cases in steady_cases.GROUPS.items() if name in cases),
             "contestant": contestant.name,
             "first_ms": 0.0 if contestant.name == "eager" else first[contestant.name],
             "warm_ms": harness.summarize([t * 1e3 for t in taken[contestant.name].wall]),
             "faster": harness.summarize(
                 [a / b for a, b in zip(taken[chosen[0].name].wall, taken[contestant.name].wall)]
             ),
+            "peak_bytes": harness.peak_memory(calls[contestant.name]),
         }
         for contestant in chosen
     ]
@@ -65,6 +67,11 @@ def show(rows, chosen):
     columns = ["case"] + [f"{c.label}, warm" for c in chosen] + [f"{c.label}, times faster" for c in chosen[1:]]
     columns += [f"{c.label}, first" for c in compiled]
     harness.show_table("steady state and first call, ms", columns, lines, "median [middle half] of wall clock")
+    peaks = [
+        [name] + [f"{row['peak_bytes'] / 2**20:.2f}" for row in rows if row["case"] == name]
+        for name in dict.fromkeys(row["case"] for row in rows)
+    ]
+    harness.show_table("peak memory of a warm call, MiB", ["case"] + [c.label for c in chosen], peaks)
 
 
 def names_of(text):

@@ -1,0 +1,220 @@
+"""docs/performance.md with its plots, out of results that the other benchmarks wrote.
+
+    python benchmarks/performance.py --take    # build/benchmarks/*.json become docs/performance/*.json first
+    python benchmarks/performance.py
+
+Needs the packages of tools/requirements/plots.txt, and neither torch nor framejit.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDER = os.path.join(ROOT, "docs", "performance")
+RESULTS = os.path.join(ROOT, "build", "benchmarks")
+NAMES = ("steady", "capture", "overhead")
+KEPT = ("python", "torch", "cpu", "cpus", "load", "arguments")
+LABELS = {
+    "framejit": "framejit (aten)",
+    "framejit-native": "framejit (native)",
+    "dynamo-inductor": "inductor",
+    "dynamo-eager": "torch.compile(eager)",
+    "eager": "eager",
+}
+COLORS = {"framejit": "#8fb8de", "framejit-native": "#1f5fa8", "dynamo-inductor": "#e08a3c"}
+GROUPS = [
+    ("fused", "Functions that fuse", "Bound by memory: what kernels are for."),
+    ("overhead", "Small programs", "Bound by calls, guards and breaks rather than by arithmetic."),
+    ("inference", "Models, inference", "Two sentences of 128 tokens, or two images of 224 x 224; bound by products."),
+    ("training", "Models, training", "Forward, loss and backward; dropout is on."),
+]
+
+
+def take():
+    """Copies what is needed of the results."""
+    os.makedirs(FOLDER, exist_ok=True)
+    for name in NAMES:
+        file = os.path.join(RESULTS, name + ".json")
+        if not os.path.exists(file):
+            continue
+        with open(file) as results:
+            found = json.load(results)
+        environment = {key: found["environment"][key] for key in KEPT}
+        with open(os.path.join(FOLDER, name + ".json"), "w") as out:
+            json.dump({"environment": environment, "rows": found["rows"]}, out, indent=1)
+            out.write("\n")
+
+
+def read(name):
+    """The results of one benchmark, or None."""
+    file = os.path.join(FOLDER, name + ".json")
+    if not os.path.exists(file):
+        return None
+    with open(file) as results:
+        return json.load(results)
+
+
+def by_case(rows):
+    """{case: {contestant: row}}"""
+    cases = {}
+    for row in rows:
+        cases.setdefault(row["case"], {})[row["contestant"]] = row
+    return cases
+
+
+def digits(value):
+    """Three significant digits, no exponent."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def steady_groups(cases, compiled):
+    """What the template shows of the steady state."""
+    made = []
+    for name, heading, text in GROUPS:
+        of_group = {case: found for case, found in cases.items() if next(iter(found.values()))["group"] == name}
+        if not of_group:
+            continue
+        rows = [
+            {
+                "name": case,
+                "eager": digits(found["eager"]["warm_ms"]["median"]),
+                "cells": [
+                    {"ms": digits(found[c]["warm_ms"]["median"]), "faster": f"{found[c]['faster']['median']:.2f}"}
+                    for c in compiled
+                ],
+            }
+            for case, found in of_group.items()
+        ]
+        means = [f"{geometric_mean([f[c]['faster']['median'] for f in of_group.values()]):.2f}" for c in compiled]
+        made.append({"heading": heading, "text": text, "rows": rows, "means": means})
+    return made
+
+
+def plot(file, cases, compiled, value, label):
+    """Bars for each case and contestant on a logarithmic axis."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "framejit", "font.size": 9})
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 0.34 * len(cases) + 1.2))
+    height = 0.8 / len(compiled)
+    for index, contestant in enumerate(compiled):
+        at = [line + height * (index + 0.5) - 0.4 for line in range(len(cases))]
+        widths = [value(found, contestant) for found in cases.values()]
+        axes.barh(at, widths, height, label=LABELS[contestant], color=COLORS[contestant])
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(cases)), list(cases))
+    axes.invert_yaxis()
+    axes.set_xlabel(label)
+    axes.grid(axis="x", linewidth=0.3)
+    axes.legend(loc="lower right", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def capture_rows(results):
+    """Each model and mode beside its peer."""
+    made = []
+    rows = results["rows"] if results else []
+    for ours in (row for row in rows if row["contestant"] == "framejit"):
+        key = ours["model"], ours["mode"]
+        for peer in rows:
+            if (peer["model"], peer["mode"]) == key and peer["contestant"] != "framejit":
+                own = max(ours["capture_ms"]["median"], ours["reported_ms"]["median"])
+                made.append(
+                    {
+                        "model": ours["model"],
+                        "mode": ours["mode"],
+                        "peer": digits(peer["capture_ms"]["median"]),
+                        "ours": digits(own),
+                        "faster": f"{peer['capture_ms']['median'] / own:.0f} x",
+                    }
+                )
+    return made
+
+
+def overhead_table(results):
+    """Cases beside contestants, in us."""
+    if not results:
+        return None
+    cases = by_case(results["rows"])
+    names = list(dict.fromkeys(row["contestant"] for row in results["rows"]))
+    rows = [
+        {"name": case, "cells": [digits(found[n]["us"]["median"]) if n in found else "" for n in names]}
+        for case, found in cases.items()
+    ]
+    return {"labels": [LABELS[name] for name in names], "rows": rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--take", action="store_true", help="take the newest results of build/benchmarks")
+    arguments = parser.parse_args()
+    try:
+        import jinja2
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        sys.exit(f"{error}: install tools/requirements/plots.txt into the environment of {sys.executable}")
+    if arguments.take:
+        take()
+    results = {name: read(name) for name in NAMES}
+    if not results["steady"]:
+        sys.exit("expected docs/performance/steady.json, got none: run benchmarks/steady.py, then this with --take")
+    cases = by_case(results["steady"]["rows"])
+    compiled = [name for name in LABELS if name != "eager" and name in next(iter(cases.values()))]
+    plot(
+        os.path.join(FOLDER, "steady.svg"),
+        cases,
+        compiled,
+        lambda found, c: found[c]["faster"]["median"],
+        "times faster than eager",
+    )
+    plot(
+        os.path.join(FOLDER, "first.svg"),
+        cases,
+        compiled,
+        lambda found, c: max(found[c]["first_ms"], 0.1),
+        "first call less an eager call, ms",
+    )
+    peaks = [
+        {"name": case, "cells": [f"{found[c]['peak_bytes'] / 2**20:.2f}" for c in ["eager", *compiled]]}
+        for case, found in cases.items()
+    ]
+    environments = {}
+    for name, found in results.items():
+        if found:
+            environment = dict(found["environment"])
+            environment["arguments"] = " ".join(environment["arguments"]).split(" --json")[0]
+            environment["load"] = f"{environment['load'][0]:.1f}"
+            environments[name] = environment
+    with open(os.path.join(ROOT, "benchmarks", "performance.md.jinja")) as source:
+        template = jinja2.Template(source.read(), trim_blocks=True, undefined=jinja2.StrictUndefined)
+    page = template.render(
+        environments=environments,
+        groups=steady_groups(cases, compiled),
+        labels=[LABELS[c] for c in compiled],
+        first=[
+            {"name": case, "cells": [digits(max(found[c]["first_ms"], 0)) for c in compiled]}
+            for case, found in cases.items()
+        ],
+        peaks=peaks,
+        capture=capture_rows(results["capture"]),
+        overhead=overhead_table(results["overhead"]),
+    )
+    with open(os.path.join(ROOT, "docs", "performance.md"), "w") as out:
+        out.write(page.rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
