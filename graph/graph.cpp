@@ -39,6 +39,7 @@ NodeId Graph::add_node(OpId op, std::span<const Operand> operands, std::span<con
   node.operand_count = static_cast<uint32_t>(operands.size());
   node.result_count = static_cast<uint32_t>(results.size());
   node.location = location;
+  node.state = new_state_;
   if (!results.empty()) node.first_result = ValueId(values_.size());
   for (uint32_t i = 0; i < results.size(); ++i) {
     Value value;
@@ -57,6 +58,10 @@ ValueId Graph::add_constant(ConstId constant, const TensorMeta& meta, LocationId
   ResultMeta result;
   result.meta = meta;
   return node(add_node(op, {&operand, 1}, {&result, 1}, location)).first_result;
+}
+
+bool Graph::has_states() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.erased && !n.state.empty(); });
 }
 
 SubgraphId Graph::add_subgraph(std::shared_ptr<const Graph> body) {
@@ -164,6 +169,7 @@ Graph Graph::clone() const {
   copy.outputs_ = outputs_;
   copy.subgraphs_ = subgraphs_;
   copy.erased_ = erased_;
+  copy.new_state_ = new_state_;
   return copy;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,15 @@ struct Location {
   LocationId caller;
 };
 
+// What of the thread's state an operator runs under, where the program changed it. None: as where the graph runs.
+struct NodeState {
+  std::optional<bool> inference;  // whether what it makes is of inference mode
+  std::optional<DType> default_dtype;
+
+  bool empty() const { return !inference && !default_dtype; }
+  bool operator==(const NodeState&) const = default;
+};
+
 struct Node {
   OpId op;
   const Operand* operands = nullptr;
@@ -40,6 +50,7 @@ struct Node {
   ValueId first_result;  // invalid when there are no results
   LocationId location;
   bool erased = false;
+  NodeState state;
 
   std::span<const Operand> args() const { return {operands, operand_count}; }
   const Operand& arg(size_t i) const { return operands[i]; }
@@ -67,6 +78,8 @@ class Graph {
   ValueId add_input(const TensorMeta& meta);
   NodeId add_node(OpId op, std::span<const Operand> operands, std::span<const ResultMeta> results,
                   LocationId location = {});
+  // Of the nodes that are added from here on.
+  void set_new_state(const NodeState& state) { new_state_ = state; }
   // A tensor of the runtime's constant pool: a node `framejit.constant(const<3>)`.
   ValueId add_constant(ConstId constant, const TensorMeta& meta, LocationId location = {});
   void set_outputs(std::span<const ValueId> outputs) { outputs_.assign(outputs.begin(), outputs.end()); }
@@ -84,12 +97,14 @@ class Graph {
   const Node& node(NodeId id) const { return nodes_[id.index()]; }
   const Value& value(ValueId id) const { return values_[id.index()]; }
   const TensorMeta& meta(ValueId id) const { return values_[id.index()].result.meta; }
+  bool has_states() const;  // of any node
   const Location& location(LocationId id) const { return locations_[id.index()]; }
   size_t location_count() const { return locations_.size(); }
   size_t subgraph_count() const { return subgraphs_.size(); }
   const std::shared_ptr<const Graph>& subgraph(SubgraphId id) const { return subgraphs_[id.index()]; }
 
   // Changing.
+  void set_state(NodeId id, const NodeState& state) { nodes_[id.index()].state = state; }
   TensorMeta& mutable_meta(ValueId id) { return values_[id.index()].result.meta; }
   void erase(NodeId id);
   void compact();
@@ -117,6 +132,7 @@ class Graph {
   std::unordered_map<std::string_view, std::string_view> texts_;
   Arena arena_;
   size_t erased_ = 0;
+  NodeState new_state_;
 };
 
 // Calls f(ValueId) for each value that an operand names, elements of lists included, None elements not.

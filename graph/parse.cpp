@@ -131,6 +131,8 @@ class Parser {
       if (in_.accept("return")) break;
       if (in_.starts_with("graph "))
         read_body();
+      else if (in_.accept("under("))
+        read_state();
       else
         read_node();
     }
@@ -187,6 +189,25 @@ class Parser {
       in_.skip_spaces();
     }
     graph_.set_outputs(outputs);
+  }
+
+  void read_state() {
+    NodeState state;
+    in_.skip_spaces();
+    if (in_.accept("inference=")) {
+      state.inference = in_.accept("true");
+      if (!*state.inference) in_.expect("false");
+      in_.skip_spaces();
+      if (in_.accept(",")) in_.skip_spaces();
+    }
+    if (in_.accept("default_dtype=")) {
+      const size_t at = in_.position();
+      state.default_dtype = parse_dtype(in_.until(",) \n"));
+      in_.go_back(state.default_dtype ? in_.position() : at);
+      if (!state.default_dtype) in_.fail(fmt::format("expected a dtype, got {}", in_.here()));
+    }
+    in_.expect(")");
+    graph_.set_new_state(state);
   }
 
   void read_node() {

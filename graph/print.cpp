@@ -70,8 +70,13 @@ class Printer {
     }
     text += ") {\n";
     for (size_t i = 0; i < graph_.subgraph_count(); ++i) text += body_text(SubgraphId(i));
-    for (size_t i = 0; i < graph_.node_count(); ++i)
-      if (const Node& node = graph_.node(NodeId(i)); !node.erased) text += node_text(node);
+    NodeState state;
+    for (size_t i = 0; i < graph_.node_count(); ++i) {
+      const Node& node = graph_.node(NodeId(i));
+      if (node.erased) continue;
+      if (node.state != state) text += state_text(state = node.state);
+      text += node_text(node);
+    }
     text += "  return";
     for (size_t i = 0; i < graph_.outputs().size(); ++i) text += (i ? ", " : " ") + value_text(graph_.outputs()[i]);
     return text + "\n}\n";
@@ -98,6 +103,15 @@ class Printer {
       text += "  " + lines.substr(begin, end - begin) + "\n";
     }
     return text;
+  }
+
+  // Of the nodes below, up to the next such line.
+  static std::string state_text(const NodeState& state) {
+    std::string text;
+    if (state.inference) text = fmt::format("inference={}", *state.inference);
+    if (state.default_dtype)
+      text += fmt::format("{}default_dtype={}", text.empty() ? "" : ", ", dtype_name(*state.default_dtype));
+    return "  under(" + text + ")\n";
   }
 
   std::string value_text(ValueId id) const {

@@ -70,6 +70,7 @@ class Splitter {
     for (size_t i = 0; i < node.operand_count; ++i) operands.push_back(copy_operand(node.arg(i), lists[i]));
     std::vector<ResultMeta> results;
     for (size_t i = 0; i < node.result_count; ++i) results.push_back(whole_.value(node.result(i)).result);
+    split_.graph.set_new_state(node.state);
     const Node& made =
         split_.graph.node(split_.graph.add_node(node.op, operands, results, copy_location(node.location)));
     for (size_t i = 0; i < node.result_count; ++i) mapped_[node.result(i).value] = made.result(i);

@@ -53,19 +53,18 @@ class Verifier {
     if (!error_ && !info.schema.empty()) check_schema(node, info);
     for (uint32_t r = 0; r < node.result_count && !error_; ++r) check_result(id, node, r);
     if (!error_ && options_.require_locations && !node.location.valid()) fail(node, "expected a location, got none");
-    if (!error_ && options_.check_metas) check_metas(id, node);
-    if (!error_) check_bodies(id, node);
+    if (!error_ && options_.check_metas) check_metas(node);
+    if (!error_) check_bodies(node);
   }
 
-  void check_bodies(NodeId node_id, const Node& node) {
+  void check_bodies(const Node& node) {
     for (const Operand& operand : node.args()) {
       if (!operand.is(Kind::kSubgraph) || error_) continue;
       const SubgraphId id = operand.as_subgraph();
       if (id.index() >= graph_.subgraph_count())
         return fail(node, fmt::format("expected a graph below {}, got {}", graph_.subgraph_count(), id.value));
       VerifyOptions options = options_;
-      if (options_.default_dtype)
-        options.default_dtype = [type = options_.default_dtype(node_id.index())](size_t) { return type; };
+      options.environment = environment_of(node);
       if (auto inner = Verifier(*graph_.subgraph(id), options).run())
         error_ = fmt::format("in @{}: {}", graph_.subgraph(id)->name(), *inner);
     }
@@ -104,10 +103,14 @@ class Verifier {
       fail(node, fmt::format("expected {} results, got {}", info.parsed.returns.size(), node.result_count));
   }
 
-  void check_metas(NodeId id, const Node& node) {
+  InferEnvironment environment_of(const Node& node) const {
     InferEnvironment environment = options_.environment;
-    if (options_.default_dtype) environment.default_dtype = options_.default_dtype(id.index());
-    switch (infer_meta(node.op, node.args(), MetaLookup(graph_), inferred_, environment)) {
+    if (node.state.default_dtype) environment.default_dtype = *node.state.default_dtype;
+    return environment;
+  }
+
+  void check_metas(const Node& node) {
+    switch (infer_meta(node.op, node.args(), MetaLookup(graph_), inferred_, environment_of(node))) {
       case InferStatus::kNoRule:
         return check_aliases(node);
       case InferStatus::kError:

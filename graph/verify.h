@@ -8,7 +8,6 @@
 // - a body of control flow holds by itself, and takes and gives what its node hands it (graph/control_flow.h).
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,9 +19,7 @@ namespace framejit::graph {
 struct VerifyOptions {
   bool check_metas = true;
   bool require_locations = false;
-  InferEnvironment environment = {};  // that the metas were inferred in
-  // Of each node, by its index, where it is not that of the environment.
-  std::function<DType(size_t)> default_dtype = {};
+  InferEnvironment environment = {};  // that the metas were inferred in, where a node has no state of its own
 };
 
 // The first violation, in words (expected and got, with the node's text), or nullopt.

@@ -232,15 +232,11 @@ SymValue Simulator::get_iter(SymValue iterable) {
     if (!PyIter_Check(realise(*iterator))) stop(StopReason::kUnsupportedValue, "__iter__ gives no iterator");
     return *iterator;
   }
-  if (const Outside* outside = world_.find(obj)) {
+  if (world_.find(obj)) {
     if (PyDict_Check(obj)) {
-      Ref keys = check(PySequence_Tuple(obj));
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
-        SymValue key = SymValue::borrow(PyTuple_GET_ITEM(keys.get(), i));
-        plain_key(*this, key);
-      }
-      world_.guard(GuardKind::kDictKeys, outside->source, keys.get());
-      Ref items = check(PySequence_List(keys.get()));  // one of its own: all empty tuples are one
+      if (Py_TYPE(obj)->tp_iter != (PyODict_Check(obj) ? PyODict_Type : PyDict_Type).tp_iter)
+        stop(StopReason::kUnsupportedValue, fmt::format("iteration over '{}'", Py_TYPE(obj)->tp_name));
+      Ref items = check(PySequence_List(keys_of_outside(obj).get()));  // one of its own: all empty tuples are one
       note_snapshot(items.get(), obj, builtin("iter"));
       return native_iter(items.get());
     }

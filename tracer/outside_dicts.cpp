@@ -54,6 +54,8 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
   }
   for (const char* reader : kReaders) {
     if (strcmp(name, reader) || args.positional.size() != 1 || args.has_keywords()) continue;
+    // dict's own methods give an OrderedDict's keys in an order that no guard tells: dict's.
+    if (PyODict_Check(self.get()) && PyDescr_TYPE(key) != &PyODict_Type && strcmp(name, "get")) break;
     // As dict_merge, which asks what iterates in a way of its own for keys() and items.
     if (!strcmp(name, "copy") && has_own_iter(self.get())) break;
     Ref copy = snapshot_dict_items(self.get());
@@ -72,21 +74,37 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
   stop(StopReason::kUnsupportedValue, fmt::format("'{}' of a dict subclass of the program", name));
 }
 
+// The keys of a dictionary of a subclass in the order of its C code, which is an OrderedDict's own; guarded.
+Ref Simulator::keys_of_outside(PyObject* mapping) {
+  Ref iterator = check((PyODict_Check(mapping) ? PyODict_Type : PyDict_Type).tp_iter(mapping));
+  Ref keys = check(PySequence_Tuple(iterator.get()));
+  bool whole = PyTuple_GET_SIZE(keys.get()) == PyDict_GET_SIZE(mapping);
+  for (Py_ssize_t i = 0; whole && i < PyTuple_GET_SIZE(keys.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
+    world_.rely_on_identity(key);
+    if (!is_plain_data(key) && !is_identity_constant(key))
+      stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(key)->tp_name));
+    const int found = PyDict_Contains(mapping, key);
+    check_status(found);
+    whole = found == 1;
+  }
+  if (!whole) stop(StopReason::kUnsupportedValue, "an OrderedDict that dict's own methods have changed");
+  world_.guard(GuardKind::kDictKeys, world_.find(mapping)->source, keys.get());
+  return keys;
+}
+
 // As snapshot_dict, but by C's own look-up and iteration: for the methods of dict itself.
 Ref Simulator::snapshot_dict_items(PyObject* mapping) {
   const Outside* outside = world_.find(mapping);
-  Ref keys = check(PyDict_Keys(mapping));
-  Ref key_tuple = check(PySequence_Tuple(keys.get()));
+  Ref keys = keys_of_outside(mapping);
   Ref copy = check(PyDict_New());
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key_tuple.get()); ++i) {
-    PyObject* key = PyTuple_GET_ITEM(key_tuple.get(), i);
-    if (!is_plain_data(key) && !is_identity_constant(key)) stop(StopReason::kUnsupportedValue, "a key of a dict");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
     SymValue value =
         world_.wrap(PyDict_GetItemWithError(mapping, key),
                     world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(key)));
     check_status(PyDict_SetItem(copy.get(), key, realise(value)));
   }
-  world_.guard(GuardKind::kDictKeys, outside->source, key_tuple.get());
   return copy;
 }
 

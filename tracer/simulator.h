@@ -127,6 +127,7 @@ class Simulator {
   // A real dict of a mapping's items, read in the simulation.
   Ref snapshot_dict(const SymValue& mapping);
   Ref snapshot_dict_items(PyObject* mapping);
+  Ref keys_of_outside(PyObject* mapping);
   bool has_hooks(PyObject* module);
   // Calls the special method if the type has it in Python code; empty if it has none.
   std::optional<SymValue> call_special(PyObject* self, const char* name, std::initializer_list<SymValue> args);

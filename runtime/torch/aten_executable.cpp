@@ -124,9 +124,8 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
   }
   const std::vector<bool> skip = unused_views(graph, views_, keep);
-  const OperatorStates& states = recording->recorder.states();
   std::vector<std::shared_ptr<const FusedStep>> fused;
-  if (kernels && states.empty()) {  // a kernel runs under one state, its operators may have had several
+  if (kernels && !graph.has_states()) {  // a kernel runs under one state, its operators may have had several
     FusedSteps found = fused_steps(graph, keep, skip, true);
     fused = std::move(found.steps);
     if (!found.apart.empty()) {
@@ -135,7 +134,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     }
     if (training_) training_->use_kernels();
   }
-  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, states, fused);
+  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused);
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
   is_checked_ = on_failure_ == OnFailure::kRaise || plan_.empty() || is_on_cpu(graph) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);

@@ -70,6 +70,7 @@ std::vector<TangentMeta> usual_tangents(const Recording& recording) {
 BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents) {
   graph::Graph& joint = *recording.joint;
   size_t node_count = joint.node_count(), value_count = joint.value_count(), input_count = joint.inputs().size();
+  joint.set_new_state({});  // a backward runs later, in a state of its own
   recording.recorder.set_graph(&joint);
   Recorder::Active active(&recording.recorder);
 

@@ -199,13 +199,7 @@ class ConstantsCheck {
 bool verify_built_graph(const BuiltGraph& graph) {
   bool good = false;
   const bool ran = with_translated_errors([&] {
-    const OperatorStates& states = graph.recorder->states();
-    auto default_dtype = [&](size_t node) {
-      const c10::ScalarType now = c10::typeMetaToScalarType(c10::get_default_dtype());
-      return to_dtype(states.of(node).default_dtype.value_or(now));
-    };
-    std::optional<std::string> error =
-        graph::verify(graph.contents, {.environment = infer_environment(), .default_dtype = default_dtype});
+    std::optional<std::string> error = graph::verify(graph.contents, {.environment = infer_environment()});
     if (!error) error = ConstantsCheck(graph).run();
     if (error) set_graph_error("graph @" + graph.contents.name() + ": " + *error);
     good = !error;
@@ -214,10 +208,24 @@ bool verify_built_graph(const BuiltGraph& graph) {
   return ran && good;
 }
 
+// torch.fx runs all of a graph in the state of who runs it.
+static bool has_one_state(const graph::Graph& graph) {
+  const graph::NodeState* first = nullptr;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    if (node.erased) continue;
+    if (!first) first = &node.state;
+    if (node.state.inference || node.state != *first) return false;
+  }
+  return true;
+}
+
 Ref graph_to_fx(const BuiltGraph& graph) {
   if (!graph.why_no_fx.empty()) return set_graph_error("to_fx: " + graph.why_no_fx), Ref();
   if (graph.contents.subgraph_count() > 0)
     return set_graph_error("to_fx: a branch or a loop is in the graph, which torch.fx cannot say"), Ref();
+  if (!has_one_state(graph.contents))
+    return set_graph_error("to_fx: operators run in different states, which torch.fx cannot say"), Ref();
   if (!verify_built_graph(graph)) return nullptr;
   Ref result;
   with_translated_errors([&] {

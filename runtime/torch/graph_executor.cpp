@@ -34,7 +34,6 @@ class Executor final : public GraphExecutor {
     c10::AutoGradMode no_grad(false);
     auto recording = std::make_shared<Recording>(&graph_);
     recording->recorder.set_constants(built.recorder->constants());
-    recording->recorder.set_states(built.recorder->states());
     for (ValueId id : graph_.outputs())
       if (id.valid()) recording->outputs.push_back({id, input_index(id), false});
     for (const c10::IValue& constant : recording->recorder.constants())

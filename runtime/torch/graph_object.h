@@ -14,7 +14,7 @@ namespace framejit::torchlib {
 // Of a recording, for as long as its executable lives.
 struct ProgramFacts {
   ConstantPool constants;
-  OperatorStates states;  // from the first node on
+  graph::InferEnvironment environment;
   std::string why_no_fx;  // what torch.fx cannot say of it, or empty
 };
 ProgramFacts program_facts(const Recording& recording);

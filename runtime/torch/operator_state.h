@@ -7,10 +7,10 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
-#include <cstddef>
 #include <optional>
-#include <utility>
-#include <vector>
+
+#include "graph/graph.h"
+#include "runtime/torch/convert.h"
 
 namespace framejit::torchlib {
 
@@ -42,48 +42,21 @@ class DefaultDtype {
   caffe2::TypeMeta before_;
 };
 
-struct OperatorState {
-  std::optional<bool> inference;  // none: as where the graph runs
-  std::optional<c10::ScalarType> default_dtype;
-
-  static OperatorState now() {
-    return {c10::AutogradState::get_tls_state().get_inference_mode(),
-            c10::typeMetaToScalarType(c10::get_default_dtype())};
-  }
-  friend bool operator==(const OperatorState& a, const OperatorState& b) {
-    return a.inference == b.inference && a.default_dtype == b.default_dtype;
-  }
-};
+inline graph::NodeState operator_state_now() {
+  return {c10::AutogradState::get_tls_state().get_inference_mode(),
+          to_dtype(c10::typeMetaToScalarType(c10::get_default_dtype()))};
+}
 
 class OperatorStateScope {
  public:
-  explicit OperatorStateScope(const OperatorState& state) {
+  explicit OperatorStateScope(const graph::NodeState& state) {
     if (state.inference) inference_.emplace(*state.inference);
-    if (state.default_dtype) dtype_.emplace(*state.default_dtype);
+    if (state.default_dtype) dtype_.emplace(from_dtype(*state.default_dtype));
   }
 
  private:
   std::optional<InferenceBit> inference_;
   std::optional<DefaultDtype> dtype_;
-};
-
-// Of a graph's nodes, in their order. Nodes before the first change have the state in which the graph runs.
-class OperatorStates {
- public:
-  bool empty() const { return changes_.empty(); }
-  void change(size_t node_count, const OperatorState& state) { changes_.emplace_back(node_count, state); }
-  void append(const OperatorStates& later) {
-    changes_.insert(changes_.end(), later.changes_.begin(), later.changes_.end());
-  }
-  OperatorState of(size_t node) const {
-    OperatorState state;
-    for (const auto& [first, changed] : changes_)
-      if (first <= node) state = changed;
-    return state;
-  }
-
- private:
-  std::vector<std::pair<size_t, OperatorState>> changes_;  // the first node, and the state from there on
 };
 
 }  // namespace framejit::torchlib

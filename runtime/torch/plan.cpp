@@ -211,8 +211,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
 }
 
 Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const ConstantPool& constants,
-           const std::vector<bool>& skip, PlanKind kind, const OperatorStates& states,
-           const std::vector<std::shared_ptr<const FusedStep>>& fused)
+           const std::vector<bool>& skip, PlanKind kind, const std::vector<std::shared_ptr<const FusedStep>>& fused)
     : kind_(kind) {
   find_canonical(graph);
   std::vector<const std::shared_ptr<const FusedStep>*> fused_at(fused.empty() ? 0 : graph.node_count());
@@ -240,14 +239,14 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
   find_last_uses(graph, keep);
-  if (!states.empty()) add_state_changes(states);
+  add_state_changes(graph);
 }
 
-void Plan::add_state_changes(const OperatorStates& states) {
-  OperatorState before;
+void Plan::add_state_changes(const graph::Graph& graph) {
+  graph::NodeState before;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const OperatorState state = states.of(steps_[i].node.index());
-    if (!(state == before)) state_changes_.push_back({i, state});
+    const graph::NodeState& state = graph.node(steps_[i].node).state;
+    if (state != before) state_changes_.push_back({i, state});
     before = state;
   }
 }

@@ -35,7 +35,7 @@ class Plan {
   // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be
   // empty. `fused`: kernels that run in the place of their nodes.
   Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
-       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd, const OperatorStates& states = {},
+       const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd,
        const std::vector<std::shared_ptr<const FusedStep>>& fused = {});
 
   size_t register_count() const { return register_count_; }
@@ -108,9 +108,9 @@ class Plan {
   // From one step on, up to the next such step.
   struct StateChange {
     size_t step;
-    OperatorState state;
+    graph::NodeState state;
   };
-  void add_state_changes(const OperatorStates& states);
+  void add_state_changes(const graph::Graph& graph);
 
   bool is_below_autograd() const { return kind_ != PlanKind::kWithAutograd; }
 

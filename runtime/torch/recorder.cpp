@@ -116,7 +116,10 @@ bool Recorder::grad_mode_of(ValueId value, bool otherwise) const {
   return found == grad_modes_.end() ? otherwise : found->second;
 }
 
-void Recorder::note_state() { states_.change(graph_->node_count(), OperatorState::now()); }
+void Recorder::note_state() {
+  graph_->set_new_state(operator_state_now());
+  state_changed_ = true;
+}
 
 void Recorder::forget_values_from(ValueId first) {
   std::erase_if(constant_values_, [&](const auto& item) { return !(item.second < first); });
@@ -373,7 +376,7 @@ void Recorder::decompose(const OpEntry& op, Stack& stack) {
 // An operator that answers with a number or a truth value, where all tensors that it looks at are the same on each
 // call.
 bool Recorder::answer_from_known_values(const OpEntry& op, Stack& stack, size_t base) {
-  if (!states_.empty()) return false;
+  if (state_changed_) return false;
   Stack known(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
   for (c10::IValue& argument : known) {
     if (argument.isTensorList()) return false;
@@ -444,7 +447,7 @@ bool has_autograd_kernel(const c10::OperatorHandle& op) {
 
 // Without a formula for its gradient the kernel runs with autograd on, and what it calls may be differentiated.
 void Recorder::require_recordable(const OpEntry& op, const Stack& stack, size_t base) const {
-  if (!states_.empty()) stop_trace("OperatorFailed", op.info->name + " where the state of torch was changed");
+  if (state_changed_) stop_trace("OperatorFailed", op.info->name + " where the state of torch was changed");
   if (const char* why = why_not_custom(op)) stop_trace("OperatorFailed", op.info->name + " " + why);
   const bool differentiated =
       c10::GradMode::is_enabled() &&

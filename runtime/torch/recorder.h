@@ -86,8 +86,6 @@ class Recorder {
   bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }
   // The program has changed inference mode or the default dtype: what is recorded from here on runs in that state.
   void note_state();
-  const OperatorStates& states() const { return states_; }
-  void set_states(OperatorStates states) { states_ = std::move(states); }
 
  protected:
   using Stack = torch::jit::Stack;
@@ -134,7 +132,7 @@ class Recorder {
   std::unordered_map<uint32_t, bool> grad_modes_;
   bool ambient_grad_mode_ = true;
   bool has_mixed_grad_mode_ = false;
-  OperatorStates states_;
+  bool state_changed_ = false;
   bool quiet_ = false;
   graph::NodeId refused_;
   std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation

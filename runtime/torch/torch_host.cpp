@@ -217,7 +217,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
       } else {
         const Recorder& recorder = session.finished->recorder;
         const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
-                              !recorder.states().empty();
+                              capture.graph.has_states();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
                                       observed ? OnFailure::kUndo : OnFailure::kRunAgain, kernels);
       }

@@ -62,7 +62,7 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
     if (value.valid()) keep.push_back(value);
   std::vector<std::shared_ptr<const FusedStep>> fused;
   if (kernels) fused = fused_steps(plan.graph.graph, keep, {}, false).steps;
-  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, {}, fused);
+  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, fused);
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ std::string TrainingProgram::why_not_recompute() const {
   const graph::Graph& graph = *recording_->joint;
   const graph::AliasClasses aliases(graph);
   std::vector<ValueId> written;
-  if (!recording_->recorder.states().empty()) return "inference mode or the default dtype changes inside of it";
+  if (graph.has_states()) return "inference mode or the default dtype changes inside of it";
   if (recording_->recorder.has_mixed_grad_mode()) return "grad mode changes inside of it";
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));

@@ -48,7 +48,7 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
                 node_base.value,
                 i + 1 == chain.size(),
                 recording.recorder.grad_mode_of(result, recording.state.grad_mode()),
-                recording.recorder.states().of(index).inference,
+                graph.node(graph::NodeId(index)).state.inference,
                 {}};
       for (size_t a = 0; a < node->operand_count; ++a) {
         const graph::Operand& operand = node->arg(a);

@@ -156,7 +156,9 @@ def test_a_captured_graph_comes_back():
     names = {source: model.get_parameter(name) for source in graph.sources for name, _ in model.named_parameters() if all(p in source for p in name.split("."))}
     examples = [names.get(source, x23()) for source in graph.sources]
     again = framejit.from_fx(graph.to_fx(), examples)
-    assert again.same_as(framejit.Graph.parse(str(graph.graph()).replace(", grad>", ">"), graph.graph().constants))
+    # A program's module says nothing of the default dtype that arange(4.0) was called under.
+    text = str(graph.graph()).replace(", grad>", ">").replace("  under(default_dtype=f32)\n", "")
+    assert again.same_as(framejit.Graph.parse(text, graph.graph().constants))
 
 
 # From torch.fx

@@ -1,5 +1,8 @@
 """Inference mode and the default dtype, changed inside of captured functions: what is made under them is eager's."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -226,3 +229,97 @@ def test_default_dtype_that_torch_refuses(wrong):
         return y
 
     assert_same_as_eager(f, x23(), raises=TypeError, graphs=None, breaks=None)
+
+
+# The graph by itself
+
+
+def changes_inference_mode(x):
+    y = x + 1
+    with torch.inference_mode():
+        z = y.detach() * 2
+        w = torch.ones(3)
+    return z, w, torch.ones(2)
+
+
+def changes_default_dtype(x):
+    unused = x * 3
+    with torch.inference_mode():
+        before = torch.ones(2) / 2
+    torch.set_default_dtype(torch.float64)
+    made = torch.zeros(3), torch.arange(3) / 2
+    torch.set_default_dtype(torch.float32)
+    del unused
+    return (before, *made, torch.ones(2), torch.arange(3) / 2, x + 1)
+
+
+def leaves_default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    return torch.arange(3) / 2, x + 1
+
+
+COPIES = {
+    "itself": lambda graph: graph,
+    "copied": copy.copy,
+    "pickled": lambda graph: pickle.loads(pickle.dumps(graph)),
+    "parsed": lambda graph: framejit.Graph.parse(str(graph), graph.constants),
+}
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("function", [changes_inference_mode, changes_default_dtype, leaves_default_dtype])
+def test_a_copy_of_the_graph_does_the_same(function, copied):
+    compiled, x = framejit.to_static(function), x23()[0]
+    expected = function(x)
+    torch.set_default_dtype(torch.float32)
+    compiled(x)
+    torch.set_default_dtype(torch.float32)
+    (captured,) = compiled.graphs
+    graph = COPIES[copied](captured.graph())
+    graph.verify()
+    assert graph.same_as(captured.graph()) and "  under(" in str(graph)
+    got = framejit.Executor(graph)(x)
+    assert torch.get_default_dtype() is torch.float32 and kinds(got) == kinds(expected)
+    assert [made.dtype for made in got] == [made.dtype for made in expected] and all(map(torch.equal, got, expected))
+    with pytest.raises(framejit.GraphError, match="to_fx: .* which torch.fx cannot say"):
+        graph.to_fx()
+    with pytest.raises(framejit.GraphError, match="which torch.fx cannot say"):
+        framejit.Graph.parse(str(graph), graph.constants).to_fx()
+
+
+def test_the_graph_keeps_the_default_dtype_of_its_capture():
+    def f(x):
+        return torch.zeros(3) + x, torch.arange(3) / 2
+
+    compiled, x = framejit.to_static(f), x23()[0]
+    expected = compiled(x)
+    graph = compiled.graphs[0].graph()
+    assert "  under(default_dtype=f32)\n" in str(graph)
+    for copied in COPIES.values():
+        torch.set_default_dtype(torch.float64)
+        copied(graph).verify()
+        got = framejit.Executor(copied(graph))(x)
+        torch.set_default_dtype(torch.float32)
+        assert [made.dtype for made in got] == [made.dtype for made in expected] and all(
+            map(torch.equal, got, expected)
+        )
+    torch.testing.assert_close(tuple(graph.to_fx()(x)), expected)
+
+
+def test_a_graph_that_asks_for_no_default_dtype_says_nothing_of_it():
+    compiled = framejit.to_static(lambda x: (x * 2).relu().sum(-1))
+    compiled(x23())
+    assert "under" not in str(compiled.graphs[0].graph())
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("under(inference=maybe)", "2:19: expected 'false', got 'maybe"),
+        ("under(default_dtype=f99)", "2:23: expected a dtype, got 'f99"),
+        ("under(grad=true)", "2:9: expected '.', got 'grad=true"),
+    ],
+)
+def test_a_state_that_is_none_is_refused(line, message):
+    with pytest.raises(framejit.GraphError, match=message):
+        framejit.Graph.parse("graph @g () {\n  " + line + "\n  return\n}\n")

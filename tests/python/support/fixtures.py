@@ -5,6 +5,20 @@ import sys
 import pytest
 
 
+def monitoring_tools():
+    """The tools of sys.monitoring in use, {number: name}: under one all runs eagerly."""
+    monitoring = getattr(sys, "monitoring", None)
+    names = {tool: monitoring.get_tool(tool) for tool in range(6)} if monitoring else {}
+    return {tool: name for tool, name in names.items() if name is not None}
+
+
+def free_monitoring_tools(before):
+    """Free the tools that were not in use `before`. Hypothesis leaves its own where a test fails in a certain way."""
+    for tool in monitoring_tools().keys() - before.keys():
+        sys.monitoring.set_events(tool, 0)
+        sys.monitoring.free_tool_id(tool)
+
+
 @pytest.fixture(autouse=True)
 def fresh_framejit():
     """Every test starts without caches and totals, and leaves torch's global switches as they were."""
@@ -15,8 +29,9 @@ def fresh_framejit():
     import torch
 
     framejit.reset()
-    grad_enabled = torch.is_grad_enabled()
+    grad_enabled, tools = torch.is_grad_enabled(), monitoring_tools()
     yield
+    free_monitoring_tools(tools)
     framejit.enable_to_static(True)
     torch.set_grad_enabled(grad_enabled)
 
