@@ -16,15 +16,20 @@ std::string text_of(Simulator& sim, const SymValue& owner, const char* attribute
   return utf8 ? utf8 : "";
 }
 
-// Whether the dispatcher has what the object stands for: that of a packet is one overload or another.
-bool is_of_dispatcher(Simulator& sim, const SymValue& owner, const std::string& name, bool packet) {
-  TensorHost& host = sim.services().host;
-  if (!packet) return host.has_operator(name);
-  const std::vector<SymValue> overloads = sim.collect(sim.load_attr(owner, "_overload_names"));
-  return !overloads.empty() && std::all_of(overloads.begin(), overloads.end(), [&](const SymValue& overload) {
-    const char* text = PyUnicode_Check(overload.get()) ? PyUnicode_AsUTF8(overload.get()) : nullptr;
-    return text && host.has_operator(*text ? name + "." + text : name);
-  });
+// What a call of the object may call: an operator, or one overload or another of a packet. None if it is neither.
+std::vector<std::string> operators_of(Simulator& sim, const SymValue& owner, const std::string& name, bool packet) {
+  std::vector<std::string> names;
+  if (!packet) {
+    names.push_back(name);
+  } else {
+    for (const SymValue& overload : sim.collect(sim.load_attr(owner, "_overload_names"))) {
+      const char* text = PyUnicode_Check(overload.get()) ? PyUnicode_AsUTF8(overload.get()) : nullptr;
+      if (!text) return {};
+      names.push_back(*text ? name + "." + text : name);
+    }
+  }
+  const auto known = [&](const std::string& each) { return sim.services().host.has_operator(each); };
+  return std::all_of(names.begin(), names.end(), known) ? names : std::vector<std::string>();
 }
 
 bool is_of_libtorch(const std::string& name) { return name.substr(0, 6) == "aten::"; }
@@ -67,8 +72,12 @@ SymValue call_operator(Simulator& sim, PyObject* call, CallArgs args, bool packe
   const char* attribute = packet ? "_qualified_op_name" : "_name";
   const std::string name = args.positional.empty() ? "" : text_of(sim, args.positional[0], attribute);
   if (is_of_libtorch(name)) return call_in_c(sim, args);
-  if (name.empty() || !is_of_dispatcher(sim, args.positional[0], name, packet))
-    return sim.follow_function(call, std::move(args), /*plain=*/true);
+  const std::vector<std::string> names =
+      name.empty() ? std::vector<std::string>() : operators_of(sim, args.positional[0], name, packet);
+  if (names.empty()) return sim.follow_function(call, std::move(args), /*plain=*/true);
+  for (const std::string& each : names)
+    if (const std::string why = sim.services().host.why_not_decomposed(each); !why.empty())
+      sim.stop(StopReason::kOperatorFailed, each + " " + why);
   return call_custom(sim, std::move(args), name);
 }
 

@@ -29,6 +29,8 @@ class TensorHost {
   virtual void set_gate(FrameGate*) {}
   // Whether the library's dispatcher has an operator of that name, "ns::op" or "ns::op.overload".
   virtual bool has_operator(const std::string&) { return false; }
+  // Why a call of that operator is not captured as the operators that it calls itself; empty if it may be.
+  virtual std::string why_not_decomposed(const std::string&) { return {}; }
   // A tensor of a level of torch.func over a fake of the running session. It counts as a fake, but stands for no value
   // of the graph, and cannot outlive the trace.
   virtual bool is_level_tensor(PyObject*) { return false; }

@@ -146,6 +146,15 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
   custom = is_custom(op.operator_name());
 }
 
+const char* why_not_composite(const OpEntry& op) {
+  const bool takes_tensors =
+      std::any_of(op.args.begin(), op.args.end(), [](ArgKind kind) { return kind <= ArgKind::kOptionalTensorList; });
+  if (!op.composite || !op.custom) return nullptr;
+  if (op.plain_results) return "is a composite that returns what is no tensor";
+  if (op.returns.empty() && op.written_args.empty()) return "is a composite without a result";
+  return takes_tensors ? nullptr : "is a composite that takes no tensor";
+}
+
 const char* why_not_custom(const OpEntry& op) {
   if (!op.handle.hasSchema() || op.info->schema != schema_text(op.handle.schema())) return "is registered anew";
   if (op.composite) return nullptr;  // of LibTorch's operators, or of others that are asked in their turn

@@ -63,6 +63,9 @@ struct OpEntry {
 
 // Null if a graph may have the operator, else why not.
 const char* why_not_custom(const OpEntry& op);
+// Null if a call of the operator may be captured as what it calls. Only operators that it calls on tensors are in the
+// graph then: what else a composite of the program looks at or does, it would at the capture alone.
+const char* why_not_composite(const OpEntry& op);
 
 // Stays valid for the life of the process. Thread-safe.
 const OpEntry& op_entry(const c10::OperatorHandle& handle);

@@ -78,11 +78,18 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   void set_gate(FrameGate* gate) override { set_meta_call_gate(gate); }
 
-  bool has_operator(const std::string& name) override {
+  static std::optional<c10::OperatorHandle> find_operator(const std::string& name) {
     const size_t dot = name.find('.');
-    return c10::Dispatcher::singleton()
-        .findSchema({name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)})
-        .has_value();
+    return c10::Dispatcher::singleton().findSchema(
+        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  }
+
+  bool has_operator(const std::string& name) override { return find_operator(name).has_value(); }
+
+  std::string why_not_decomposed(const std::string& name) override {
+    const std::optional<c10::OperatorHandle> found = find_operator(name);
+    const char* why = found ? why_not_composite(op_entry(*found)) : nullptr;
+    return why ? why : "";
   }
 
   const char* why_not_now() override { return why_not_under_global_state(); }

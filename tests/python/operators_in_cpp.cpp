@@ -105,6 +105,9 @@ TORCH_LIBRARY(framejit_cpp, m) {
   m.def("everywhere(Tensor x) -> Tensor");
   m.def("composed_(Tensor(a!) x, float amount) -> ()", &composed_in_place);
   m.def("calls() -> int", [] { return calls; });
+  m.def("calls_seen_by(Tensor x) -> int", [](const Tensor& x) { return calls; });
+  m.def("count_a_call(Tensor x) -> ()", [](const Tensor& x) { ++calls; });
+  m.def("tensor_of_calls() -> Tensor", [] { return at::full({}, calls); });
 }
 
 TORCH_LIBRARY_IMPL(framejit_cpp, CPU, m) {

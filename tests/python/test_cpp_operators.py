@@ -88,12 +88,26 @@ def test_composite_is_what_it_calls():
     assert "aten.sin(" in text and "aten.cos(" in text and "aten.add_." in text and "framejit_cpp" not in text
 
 
+@pytest.mark.runs_once("the kernels count how often they ran")
+@pytest.mark.parametrize("name", ["calls", "calls_seen_by", "tensor_of_calls"])
+def test_composite_that_looks_at_the_process_is_asked_each_time(name):
+    operator = getattr(ops, name)
+    compiled = framejit.to_static(lambda x: x * 0 + operator(*([x] if name == "calls_seen_by" else [])))
+    for _ in range(4):
+        ops.count_a_call(x3())
+        assert torch.equal(compiled(x3()), torch.full((3,), float(ops.calls())))
+
+
 BREAKS = {
     "no Meta kernel": (lambda x: ops.opaque(x + 1) * 2, "framejit_cpp::opaque"),
     "no Meta kernel under a gradient": (lambda x: ops.opaque_cube(x + 1) * 2, "framejit_cpp::opaque_cube"),
     "a kernel for all devices": (lambda x: ops.everywhere(x + 1) * 2, "framejit_cpp::everywhere"),
     "a view for result": (lambda x: ops.first(x + 1) * 2, "framejit_cpp::first"),
     "a size from data": (lambda x: ops.sized_by_data(x * x) + 1, "framejit_cpp::sized_by_data"),
+    "a number for result": (lambda x: x * 2 * (ops.calls() > 0) + 1, "framejit_cpp::calls is a composite that returns"),
+    "a number of a tensor": (lambda x: x * 2 * (ops.calls_seen_by(x) > 0), "framejit_cpp::calls_seen_by is a composite"),
+    "nothing for result": (lambda x: (ops.count_a_call(x + 1), x + 2)[1], "framejit_cpp::count_a_call is a composite without"),
+    "no tensor taken": (lambda x: x * 2 + (ops.tensor_of_calls() > 0), "framejit_cpp::tensor_of_calls is a composite that takes"),
 }
 
 
