@@ -26,9 +26,10 @@ MODELS = [nn.Linear(4, 2) for _ in range(3)]
 WEIGHT = torch.randn(4)
 
 
-# torch 2.4 makes types of `typing` where gradients are transformed, which breaks: the results are eager's, the counts
-# are not asserted.
+# In torch 2.4 functional_call goes over parameters in ways that break: the results are eager's, the counts are not
+# asserted.
 OLD_TORCH = torch.__version__.startswith("2.4.")
+BREAKS_ON_OLD_TORCH = ("ensemble", "functional_call", "grads of samples")
 
 
 def x34():
@@ -165,14 +166,14 @@ def assert_equal_outcomes(got, expected):
         assert mine.requires_grad == theirs.requires_grad and type(mine) is type(theirs)
 
 
-def check(function, make=x34, graphs=1, breaks=0):
+def check(function, make=x34, graphs=1, breaks=0, counted=True):
     outcome(function, make())  # imports what torch.func imports at its first call
     expected = outcome(function, make())
     compiled = framejit.to_static(function)
-    cold = {} if OLD_TORCH else {"graphs": graphs, "breaks": breaks, "fallbacks": 0}
-    with counts.expect_counts("cold", **cold):
+    cold = {"graphs": graphs, "breaks": breaks, "fallbacks": 0}
+    with counts.expect_counts("cold", **(cold if counted else {})):
         assert_equal_outcomes(outcome(compiled, make()), expected)
-    with counts.expect_counts("warm", **({} if OLD_TORCH else {"captures": 0, "hits": counts.at_least(1)})):
+    with counts.expect_counts("warm", **({"captures": 0, "hits": counts.at_least(1)} if counted else {})):
         assert_equal_outcomes(outcome(compiled, make()), expected)
     assert_equal_outcomes(outcome(compiled, make().double()), outcome(function, make().double()))  # after a guard miss
     assert_equal_outcomes(outcome(compiled, make()), expected)
@@ -182,7 +183,7 @@ def check(function, make=x34, graphs=1, breaks=0):
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", sorted(ONE_GRAPH))
 def test_is_one_graph(name):
-    check(ONE_GRAPH[name])
+    check(ONE_GRAPH[name], counted=not (OLD_TORCH and name in BREAKS_ON_OLD_TORCH))
 
 
 def gradients(run, x, weight):
@@ -206,7 +207,7 @@ def gradients(run, x, weight):
     ],
     ids=["vmap", "grad", "vmap of grad", "jvp", "vjp", "jacrev", "functional_call"],
 )
-def test_gradients_of_the_result(function):
+def test_gradients_of_the_result(function, request):
     function(x34(), WEIGHT)
     expected = gradients(function, x34(), WEIGHT)
     compiled = framejit.to_static(function)
@@ -214,12 +215,12 @@ def test_gradients_of_the_result(function):
         for mine, theirs in zip(gradients(compiled, x34(), WEIGHT), expected):
             assert (mine is None) == (theirs is None)
             assert mine is None or torch.equal(mine, theirs)
-    assert OLD_TORCH or len(compiled.graphs) == 1
+    assert (OLD_TORCH and "functional_call" in request.node.name) or len(compiled.graphs) == 1
 
 
 def test_transform_made_outside():
     per_sample = vmap(grad(loss), (None, 0))
-    check(lambda x: per_sample(PARAMETERS, x))
+    check(lambda x: per_sample(PARAMETERS, x), counted=not OLD_TORCH)
 
 
 def test_a_changed_global_is_noticed():
@@ -231,7 +232,7 @@ def test_a_changed_global_is_noticed():
     compiled = framejit.to_static(f)
     for scale[0] in (2.0, 3.0, 2.0):
         assert torch.equal(compiled(x34()), x34() * scale[0])
-    assert OLD_TORCH or len(compiled.graphs) == 2
+    assert len(compiled.graphs) == 2
 
 
 def test_stacked_parameters_require_gradients_of_their_own():
@@ -332,7 +333,7 @@ def test_a_function_called_by_a_transform_runs_eagerly():
             assert torch.equal(transform(inner)(x34()[:, :4]), transform(lambda a: a.sin() + torch.zeros(4))(x34()))
     before = len(inner.graphs)
     assert torch.equal(inner(x34()), x34().sin())
-    assert OLD_TORCH or len(inner.graphs) == before + 1
+    assert len(inner.graphs) == before + 1
 
 
 def test_under_no_grad_and_in_inference_mode():
