@@ -213,7 +213,7 @@ def main():
         overhead=overhead_table(results["overhead"]),
     )
     with open(os.path.join(ROOT, "docs", "performance.md"), "w") as out:
-        out.write(page.rstrip() + "\n")
+        out.write("\n".join(line.rstrip() for line in page.splitlines()).rstrip() + "\n")
 
 
 if __name__ == "__main__":

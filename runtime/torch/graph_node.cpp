@@ -56,12 +56,6 @@ class GraphNode final : public Node {
     std::lock_guard<std::mutex> lock(state_mutex_);
     release();
   }
-  void release() {
-    released_ = true;
-    for (SavedVariable& variable : variables_) variable.reset_data();
-    plain_.clear();
-    unsaved_inputs_.clear();
-  }
 
   // `registers` after the forward; roots must have their history.
   void save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers);
@@ -77,6 +71,12 @@ class GraphNode final : public Node {
     c10::weak_intrusive_ptr<c10::TensorImpl> impl;
     uint32_t version;
   };
+  void release() {
+    released_ = true;
+    for (SavedVariable& variable : variables_) variable.reset_data();
+    plain_.clear();
+    unsaved_inputs_.clear();
+  }
   at::Tensor unpack(uint32_t slot);
   std::vector<at::Tensor> unpack_inputs();
   bool is_plain(const variable_list& gradients) const;
