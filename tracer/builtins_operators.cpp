@@ -1,4 +1,6 @@
 // torch.ops.aten.add(x, y) and torch.ops.aten.add.Tensor(x, y): calls of the dispatcher's operators (torch/_ops.py).
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tracer/builtins.h"
@@ -77,7 +79,7 @@ SymValue call_operator(Simulator& sim, PyObject* call, CallArgs args, bool packe
   if (names.empty()) return sim.follow_function(call, std::move(args), /*plain=*/true);
   for (const std::string& each : names)
     if (const std::string why = sim.services().host.why_not_decomposed(each); !why.empty())
-      sim.stop(StopReason::kOperatorFailed, each + " " + why);
+      sim.stop(StopReason::kOperatorFailed, fmt::format("{} {}", each, why));
   return call_custom(sim, std::move(args), name);
 }
 

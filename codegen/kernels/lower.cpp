@@ -267,6 +267,7 @@ namespace {
 std::vector<const TensorMeta*> metas_of(const Graph& graph, const FusedGroup& group,
                                         const std::vector<TensorMeta>& input_metas) {
   std::vector<const TensorMeta*> metas;
+  metas.reserve(input_metas.size() + group.outputs.size() + group.written.size());
   for (const TensorMeta& meta : input_metas) metas.push_back(&meta);
   for (const std::vector<ValueId>* ids : {&group.outputs, &group.written})
     for (ValueId id : *ids) metas.push_back(&graph.meta(id));
