@@ -164,7 +164,7 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   size_t input = 0;
   for (uint32_t slot : backward.saved) registers[graph.inputs()[input++].index()] = unpack(slot);
   if (is_last_run_) release();
-  for (uint32_t root : backward.graph.tangents) registers[graph.inputs()[input++].index()] = gradients[root];
+  for (uint32_t root : backward.graph.tangents) registers[graph.inputs()[input++].index()] = std::move(gradients[root]);
   {
     BelowAutograd below;
     backward.plan.run(registers.data());
