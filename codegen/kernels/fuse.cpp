@@ -4,6 +4,7 @@
 
 #include "codegen/kernels/memory_order.h"
 #include "graph/control_flow.h"
+#include "graph/failure.h"
 #include "graph/generated/op_ids.h"
 #include "graph/op.h"
 
@@ -111,8 +112,10 @@ class Fuser {
     const bool writes = info.has(graph::kOpMutates) || info.has(graph::kOpWritesStatistics) ||
                         info.has(graph::kOpSideEffect) || graph::is_control_flow(node.op) ||
                         !graph::op_name(node.op).starts_with("aten::");
-    if (writes)
-      for (Open& group : groups_) group.open = false;
+    // Where it raises, what was written before has been written.
+    const bool ends_writes = memory_.has_writes() && graph::may_raise(graph_, node);
+    for (Open& group : groups_)
+      if (writes || (ends_writes && group.footprint.writes())) group.open = false;
   }
 
   void place(NodeId id, FusedKind kind) {

@@ -206,7 +206,13 @@ RunStatus AtenExecutable::take_back(Plan::Progress& progress) {
 }
 
 RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
-  if (distinct_ && !lie_apart(inputs)) {
+  bool apart = true;
+  if (distinct_ && !with_translated_errors([&] {
+        apart = lie_apart(inputs);
+        return true;
+      }))
+    return RunStatus::kRaised;
+  if (!apart) {
     if (!without_kernels_)
       without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false);
     return without_kernels_->run(inputs, outputs);

@@ -180,3 +180,24 @@ def test_gradients_flow_through_writes():
             fn(x).sum().backward()
             gradients.append(x.grad)
         same(gradients[1], gradients[0])
+
+
+def test_what_was_written_before_an_error_that_leaves_the_call_has_been_written():
+    def f(x, table, index):
+        x.mul_(2)
+        y = table[index] * 2
+        x.add_(1)
+        return x * y
+
+    compiled = framejit.to_static(f, backend="native")
+    table = torch.arange(4.0)
+    for index in (torch.tensor([1]), torch.tensor([9]), torch.tensor([0])):
+        expected, found = torch.arange(4.0), torch.arange(4.0)
+        errors = []
+        for fn, x in ((f, expected), (compiled, found)):
+            try:
+                fn(x, table, index)
+            except IndexError as error:
+                errors.append(str(error))
+        assert errors in ([], errors[:1] * 2)
+        same(found, expected)
