@@ -8,6 +8,8 @@ import sysconfig
 from framejit import _C
 
 STANDARD_NAMES = ("<frozen", "<string>", "<__array_function__")
+# Of torch: function transforms, optimisers, and the marks of torch.compile that lead to them.
+WHOLE = ("_functorch/", "optim/", "_dynamo/", "_compile.py")
 PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -18,7 +20,7 @@ def skipped_prefixes():
 
     Returns:
         tuple: two lists, of the standard library and of torch and framejit. A capture does not end inside the first, to
-        which the code of torch.func belongs: the call of a transformed function runs eagerly as a whole.
+        which parts of torch belong, see WHOLE: a call of those is captured to its end, or runs eagerly as a whole.
     """
     import torch
 
@@ -27,7 +29,7 @@ def skipped_prefixes():
     standard = list(STANDARD_NAMES)
     for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
         standard += _inside(folder, keep=PACKAGES)
-    standard.append(os.path.join(os.path.dirname(torch.__file__), "_functorch") + os.sep)
+    standard += [os.path.join(os.path.dirname(torch.__file__), *part.split("/")) for part in WHOLE]
     return standard, [os.path.dirname(module.__file__) + os.sep for module in (torch, _C)]
 
 
