@@ -19,7 +19,7 @@ NUMBERS = {  # of scalar arguments, by name
     "exponent": [2, 0.5, -0.5, 3.5, -1, 0, math.inf, math.nan], "other": [1, -2.5, 3], "self": [2.5, 2, 0.5],
     "is_result": [False, True], "self_is_result": [False], "approximate": ["none", "tanh"],
     "rounding_mode": [None, "trunc", "floor"], "ord": [2, 1, 0, 3.5, math.inf, -math.inf, -1],
-    "correction": [None, 0, 2, 7], "dtype": [None], "keepdim": [False], "dim": ["all"],
+    "correction": [None, 0, 2, 7], "dtype": [None], "keepdim": [False], "dim": ["all"], "non_blocking": [False],
 }  # fmt: skip
 WHOLE = {"alpha": [1, 3], "value": [1, -2], "threshold": [1], "min": [None, -1], "max": [None, 2], "other": [1, -3, 5], "min_val": [-1], "max_val": [2]}
 # Where torch's vectorised kernels are less exact in doubles than the C library's functions.
@@ -85,7 +85,7 @@ def calls(schema, kind, dtype=torch.float64):
             made = [column("bool" if mask else kind, tensors, dtype)]
             if mask:
                 made = [torch.arange(len(column(kind, 0, dtype))) % 3 == 0]
-            if schema.name.startswith("aten::masked_fill") and argument.name == "value":
+            if schema.name.startswith(("aten::masked_fill", "aten::fill_")) and argument.name == "value":
                 made = [made[0][3]]
             tensors += 1
             if str(argument.type) == "Optional[Tensor]":
