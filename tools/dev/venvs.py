@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import threading
 
 import cells
 import steps
@@ -26,8 +27,16 @@ if _missing:
 '''
 
 
+UV_LOCK = threading.Lock()  # cells are prepared by threads
+
+
 def find_uv():
     """A uv that runs. Where there is none, one is installed into .dev/uv with pip."""
+    with UV_LOCK:
+        return _find_uv()
+
+
+def _find_uv():
     for candidate in (shutil.which("uv"), steps.path(".dev", "uv", "bin", "uv")):
         if candidate and steps.output_of([candidate, "--version"]):
             return candidate
