@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <type_traits>
 
@@ -45,13 +46,6 @@ class GraphNode final : public Node {
 
   std::string name() const override { return "CapturedGraphBackward"; }
 
-  // The engine says so before a run after which nobody asks again: what it has saved goes as the run uses it up, as
-  // eager's nodes go one by one.
-  void will_release_variables() override {
-    std::lock_guard<std::mutex> lock(state_mutex_);
-    is_last_run_ = true;
-  }
-
   void release_variables() override {
     std::lock_guard<std::mutex> lock(state_mutex_);
     release();
@@ -89,7 +83,6 @@ class GraphNode final : public Node {
   std::vector<std::pair<uint32_t, UnsavedInput>> unsaved_inputs_;
   std::mutex state_mutex_;
   bool released_ = false;
-  bool is_last_run_ = false;
 };
 
 void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
@@ -163,7 +156,8 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   std::vector<at::Tensor> registers(backward.plan.register_count());
   size_t input = 0;
   for (uint32_t slot : backward.saved) registers[graph.inputs()[input++].index()] = unpack(slot);
-  if (is_last_run_) release();
+  // Nobody asks again: what is saved goes as the run uses it up, as eager's nodes go one by one.
+  if (!torch::autograd::get_current_graph_task_keep_graph()) release();
   for (uint32_t root : backward.graph.tangents) registers[graph.inputs()[input++].index()] = std::move(gradients[root]);
   {
     BelowAutograd below;

@@ -2,15 +2,15 @@
 
 import os
 
-import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import framejit
 from framejit import _C
+from support.native import needs_kernels
 
-pytestmark = pytest.mark.skipif(_C.why_no_kernels() is not None, reason="no kernels: {}".format(_C.why_no_kernels()))
+pytestmark = needs_kernels
 
 # 10,000 in a long run.
 GRAPHS = int(os.environ.get("FRAMEJIT_GENERATED_GRAPHS", "40"))

@@ -8,14 +8,9 @@ from torch import nn
 from torch.nn import functional
 
 import framejit
-from framejit import _C
+from support.native import kernels_asked_for, needs_kernels
 
-pytestmark = pytest.mark.skipif(_C.why_no_kernels() is not None, reason="no kernels: {}".format(_C.why_no_kernels()))
-
-
-def kernels_asked_for():
-    stats = _C.kernel_stats()
-    return stats["compiled"] + stats["read"] + stats["shared"]
+pytestmark = needs_kernels
 
 
 def norm(channels, dtype=torch.float32, **options):

@@ -7,9 +7,9 @@ import torch
 
 import framejit
 import test_expressions as expressions
-from framejit import _C
+from support.native import kernels_asked_for, needs_kernels
 
-pytestmark = pytest.mark.skipif(_C.why_no_kernels() is not None, reason="no kernels: {}".format(_C.why_no_kernels()))
+pytestmark = needs_kernels
 
 DTYPES = {
     "float": [torch.float32, torch.float64, torch.bfloat16, torch.float16],
@@ -49,11 +49,6 @@ def settings_of(name, schema, kind, dtype):
         except RuntimeError:
             continue
         yield positional, keywords
-
-
-def kernels_asked_for():
-    stats = _C.kernel_stats()
-    return stats["compiled"] + stats["read"] + stats["shared"]
 
 
 def is_close(found, expected):
