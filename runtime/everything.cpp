@@ -26,7 +26,7 @@ class NoTensors final : public TensorRuntime {
   std::vector<Ref> record_cond(PyObject*, std::string*) override { return {}; }
   std::vector<Ref> record_while_loop(const std::vector<PyObject*>&, std::string*) override { return {}; }
   bool finish(const std::vector<PyObject*>& outputs, std::string*, graph::NodeId*) override { return outputs.empty(); }
-  std::unique_ptr<Executable> compile(const graph::Capture&, PyObject*, std::string* why_not) override {
+  std::unique_ptr<Executable> compile(graph::Capture&, PyObject*, std::string* why_not) override {
     *why_not = "there is no tensor library";
     return nullptr;
   }

@@ -45,12 +45,12 @@ class Executable {
 class TensorRuntime : public TensorHost {
  public:
   // Compiles what was recorded between the last begin() and finish() on this thread, after end(). `capture` is the one
-  // given to begin(); passes may have changed its graph, but inputs and outputs must be as finish() left them.
+  // given to begin(); passes may have changed its graph, but inputs and outputs must be as finish() left them. It sets
+  // anew which outputs are for the backward.
   // `backend` is null for the operators as recorded, a string for the operators with kernels of framejit's own, else a
   // callable (fx.GraphModule, example_inputs) -> callable, which may run Python. Null with a Python error set, or with
   // `why_not` and no error: then the frame runs eagerly.
-  virtual std::unique_ptr<Executable> compile(const graph::Capture& capture, PyObject* backend,
-                                              std::string* why_not) = 0;
+  virtual std::unique_ptr<Executable> compile(graph::Capture& capture, PyObject* backend, std::string* why_not) = 0;
 
   virtual TensorGuards guards() = 0;
 };

@@ -194,7 +194,7 @@ class Fuser {
       }
       if (outputs.empty() && !group.footprint.writes()) continue;
       std::optional<FusedGroup> made = lower(graph_, group.nodes, std::move(outputs));
-      if (made && !(made->outputs.empty() && made->written.empty())) fusion.groups.push_back(std::move(*made));
+      if (made) fusion.groups.push_back(std::move(*made));
     }
     // Also what is written by groups that became no kernel: others are ordered by it.
     if (!fusion.groups.empty()) fusion.apart = std::move(apart_);

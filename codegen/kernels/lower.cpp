@@ -330,6 +330,7 @@ std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> n
   for (graph::NodeId id : group.nodes) lowering.add(graph.node(id));
   group.inputs = lowering.inputs();
   group.written = lowering.written();
+  if (group.outputs.empty() && group.written.empty()) return std::nullopt;  // all of it is for nobody
   for (const std::vector<ValueId>* stored : {&group.outputs, &group.written})
     for (ValueId id : *stored) {
       if (lowering.value(id) < 0) return std::nullopt;

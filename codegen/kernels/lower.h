@@ -43,7 +43,7 @@ graph::ValueId written_in_place(const graph::Graph& graph, const graph::Node& no
 
 // The kernel of `nodes`, all of one layout, or of its rows: with one element in the place of the last dimension.
 // `outputs`: the tensors made by `nodes` that somebody else reads; they hold what the last node left in them. Nothing
-// if one of its nodes has no kernel after all.
+// if one of its nodes has no kernel after all, or if nobody reads what they make.
 std::optional<FusedGroup> lower(const graph::Graph& graph, std::vector<graph::NodeId> nodes,
                                 std::vector<graph::ValueId> outputs);
 

@@ -11,6 +11,7 @@
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recorder.h"
 #include "runtime/torch/torch_host.h"
+#include "runtime/torch/training.h"
 
 namespace framejit {
 namespace {
@@ -208,8 +209,16 @@ PyObject* set_meta_only(PyObject*, PyObject* flag) {
   return on < 0 ? nullptr : PyBool_FromLong(torchlib::Recorder::set_meta_only(on != 0));
 }
 
+// set_small(bytes) -> int, as it was: how large a saved tensor may be that is never computed again instead
+PyObject* set_small(PyObject*, PyObject* bytes) {
+  const long long number = PyLong_AsLongLong(bytes);
+  if (number == -1 && PyErr_Occurred()) return nullptr;
+  return PyLong_FromLongLong(torchlib::TrainingProgram::set_small(number));
+}
+
 PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},
                          {"set_meta_only", set_meta_only, METH_O, nullptr},
+                         {"set_small", set_small, METH_O, nullptr},
                          {"has_rule", has_rule, METH_VARARGS, nullptr},
                          {"expression", expression, METH_VARARGS, nullptr},
                          {"evaluate", evaluate_expression, METH_VARARGS, nullptr},

@@ -132,7 +132,6 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
       distinct_.emplace(graph, found.apart, recording->recorder.constants());
       recording_ = recording;
     }
-    if (training_) training_->use_kernels();
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused);
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);

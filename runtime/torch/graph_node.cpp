@@ -91,8 +91,16 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
   bool hooks = at::SavedTensorDefaultHooks::is_enabled() &&
                torch::autograd::Engine::get_default_engine().get_default_saved_variable_hooks() != nullptr;
   std::vector<bool> input_saved(recording.inputs.size());
-  for (ValueId value : program_->saved()) {
+  const std::vector<ValueId>& saved = program_->saved();
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const ValueId value = saved[i];
     const at::Tensor& tensor = registers[forward.register_of(value)];
+    if (program_->saves_copy(i)) {
+      BelowAutograd below;
+      slots_.push_back({false, static_cast<uint32_t>(plain_.size())});
+      plain_.push_back(tensor.clone());
+      continue;
+    }
     bool is_root = std::find(recording.roots.begin(), recording.roots.end(), value) != recording.roots.end();
     bool is_input = graph.value(value).is_input();
     if (is_input) input_saved[graph.value(value).index] = true;
@@ -123,7 +131,7 @@ std::vector<at::Tensor> GraphNode::unpack_inputs() {
   std::vector<at::Tensor> inputs(recording.inputs.size());
   for (uint32_t i = 0; i < program_->saved().size(); ++i) {
     const graph::Value& value = graph.value(program_->saved()[i]);
-    if (value.is_input()) inputs[value.index] = unpack(i);
+    if (value.is_input() && !program_->saves_copy(i)) inputs[value.index] = unpack(i);
   }
   for (auto& [index, unsaved] : unsaved_inputs_) {
     inputs[index] = at::Tensor(unsaved.impl.lock());

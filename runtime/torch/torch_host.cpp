@@ -212,7 +212,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return ran && finished;
   }
 
-  std::unique_ptr<runtime::Executable> compile(const graph::Capture& capture, PyObject* backend,
+  std::unique_ptr<runtime::Executable> compile(graph::Capture& capture, PyObject* backend,
                                                std::string* why_not) override {
     ThreadSessions& session = sessions();
     FJ_CHECK(session.finished, "compile() without a finished recording on this thread");
@@ -225,6 +225,10 @@ class TorchRuntime final : public runtime::TensorRuntime {
         const Recorder& recorder = session.finished->recorder;
         const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
                               capture.graph.has_states();
+        if (kernels && session.training && !capture.graph.has_states()) {
+          session.training->use_kernels();
+          set_outputs(capture.graph, *session.finished, session.training.get());
+        }
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
                                       observed ? OnFailure::kUndo : OnFailure::kRunAgain, kernels);
       }
@@ -262,17 +266,20 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return objects;
   }
 
-  // The outputs that passes must keep: the program's, then what the backward needs.
   static void finish_graph(ThreadSessions& session) {
     Recording& recording = *session.recording;
-    graph::Graph& graph = recording.recorder.graph();
+    if (recording.training()) session.training = std::make_shared<TrainingProgram>(session.recording);
+    set_outputs(recording.recorder.graph(), recording, session.training.get());
+  }
+
+  // Those that passes must keep: the program's, then what the backward needs.
+  static void set_outputs(graph::Graph& graph, const Recording& recording, const TrainingProgram* training) {
     std::vector<graph::ValueId> values;
     values.reserve(recording.outputs.size());
     for (const OutputSpec& output : recording.outputs) values.push_back(output.value);
-    if (recording.training()) {
-      session.training = std::make_shared<TrainingProgram>(session.recording);
+    if (training) {
       values.insert(values.end(), recording.roots.begin(), recording.roots.end());
-      values.insert(values.end(), session.training->saved().begin(), session.training->saved().end());
+      values.insert(values.end(), training->saved().begin(), training->saved().end());
     }
     graph.set_outputs(values);
   }

@@ -4,7 +4,12 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
+#include <numeric>
+
+#include "base/check.h"
 #include "graph/alias.h"
+#include "graph/passes/rematerialize.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
 
@@ -67,14 +72,57 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
 
 }  // namespace
 
+namespace {
+
+std::atomic<int64_t> small_bytes = 64 * 1024;
+
+bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
+  return codegen::fused_kind(graph, node) != codegen::FusedKind::kNone;
+}
+
+}  // namespace
+
+int64_t TrainingProgram::set_small(int64_t bytes) { return small_bytes.exchange(bytes); }
+
+void TrainingProgram::use_kernels() {
+  if (kernels_ || !why_no_kernels().empty()) return;
+  kernels_ = true;
+  const std::vector<ValueId> needed = std::move(saved_);
+  std::vector<ValueId> seen = recording_->roots;
+  for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
+  saved_ = graph::values_to_keep(*recording_->joint, needed, seen, is_cheap, small_bytes);
+  for (ValueId value : saved_)
+    copied_.push_back(recording_->joint->value(value).is_input() &&
+                      std::find(needed.begin(), needed.end(), value) == needed.end());
+  FJ_CHECK(compute_again(*plans_.front()), "a cut that leaves the backward without a value");
+}
+
+// The plan's backward, over what is saved.
+bool TrainingProgram::compute_again(BackwardPlan& plan) const {
+  BackwardGraph& backward = plan.graph;
+  auto made =
+      graph::rematerialize(*recording_->joint, backward.graph, backward.saved, saved_, backward.gradients, is_cheap);
+  if (!made) return false;
+  backward.graph = std::move(made->graph);
+  backward.gradients = std::move(made->values);
+  backward.saved = saved_;
+  plan.saved.resize(saved_.size());
+  std::iota(plan.saved.begin(), plan.saved.end(), 0u);
+  return true;
+}
+
 const BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents) {
   auto plan = std::make_unique<BackwardPlan>();
   plan->graph = record_backward(*recording_, tangents);
   plan->tangents = std::move(tangents);
-  for (ValueId value : plan->graph.saved) {
-    auto found = std::find(saved_.begin(), saved_.end(), value);
-    plan->complete &= found != saved_.end();
-    plan->saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
+  if (kernels_) {
+    plan->complete = compute_again(*plan);
+  } else {
+    for (ValueId value : plan->graph.saved) {
+      auto found = std::find(saved_.begin(), saved_.end(), value);
+      plan->complete &= found != saved_.end();
+      plan->saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
+    }
   }
   plans_.push_back(std::move(plan));
   return *plans_.back();

@@ -31,8 +31,13 @@ class TrainingProgram {
   const std::vector<graph::ValueId>& saved() const { return saved_; }
   const Recording& recording() const { return *recording_; }
   const graph::Graph& first_graph() const { return plans_.front()->graph.graph; }
-  // Backwards that are planned from now on run elementwise operators in kernels.
-  void use_kernels() { kernels_ = true; }
+  // Whether saved()[i] is an input that may change before the backward runs: a copy is saved.
+  bool saves_copy(size_t i) const { return !copied_.empty() && copied_[i]; }
+  // Backwards run elementwise operators in kernels, and compute again what these do rather than that it is saved:
+  // saved() changes. Before the first run.
+  void use_kernels();
+  // Saved tensors of at most so many bytes stay saved. Returns what it was; for tests.
+  static int64_t set_small(int64_t bytes);
   // Records it if there is none yet. Thread-safe.
   const BackwardPlan& plan_for(const std::vector<at::Tensor>& gradients);
 
@@ -43,10 +48,12 @@ class TrainingProgram {
 
  private:
   const BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
+  bool compute_again(BackwardPlan& plan) const;
   std::string why_not_recompute() const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
+  std::vector<bool> copied_;  // beside saved_, may be empty
   bool kernels_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<BackwardPlan>> plans_;

@@ -1,11 +1,13 @@
 """What calls hold of memory, beside eager."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import framejit
-from support.native import peak_memory
+from support.native import needs_kernels, peak_memory
 
 
 class Deep(nn.Module):
@@ -59,3 +61,81 @@ def test_a_run_that_fails_before_it_begins_releases_nothing():
         torch.autograd.grad(y, x, negative)
     first = torch.autograd.grad(y, x, torch.ones(4), retain_graph=True)[0]
     assert torch.equal(first, torch.autograd.grad(y, x, torch.ones(4))[0])
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.wide, self.narrow = nn.LayerNorm(64), nn.Linear(64, 256), nn.Linear(256, 64)
+        self.shift = nn.Parameter(torch.zeros(64))  # no formula of eager's reads it
+
+    def forward(self, x):
+        return x + self.narrow(nn.functional.gelu(self.wide(self.norm(x) + self.shift)))
+
+
+def _gradients(model, x, between=lambda: None):
+    model.zero_grad()
+    loss = model(x).square().mean()
+    between()
+    loss.backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@needs_kernels
+def test_kernels_compute_again_what_they_made_rather_than_that_it_is_saved():
+    model, x = nn.Sequential(*[Block() for _ in range(4)]), torch.randn(512, 64)
+    compiled = framejit.to_static(copy.deepcopy(model), backend="native")
+    for _ in range(2):
+        for found, expected in zip(_gradients(compiled, x), _gradients(model, x)):
+            torch.testing.assert_close(found, expected)
+    assert framejit.stats()["breaks"] == 0 and framejit.stats()["hits"] >= 1
+    # The sums and gelu's results: five times the size of `x` in each block, less what is there while it is used.
+    saved = (4 * 5 - 5) * x.nbytes
+    assert peak_memory(lambda: _gradients(compiled, x)) <= peak_memory(lambda: _gradients(model, x)) - saved
+
+
+@needs_kernels
+def test_what_is_computed_again_is_what_it_was():
+    """Parameters that eager's backward does not read may be written before it runs."""
+    model, x = nn.Sequential(Block(), Block()), torch.randn(512, 64)
+    models = [model, framejit.to_static(copy.deepcopy(model), backend="native")]
+    gradients = []
+    for each in models:
+
+        def write(each=each):
+            with torch.no_grad():
+                each[0].shift.add_(1)
+                each[1].shift.sub_(0.5)
+
+        gradients.append(_gradients(each, x, write) + _gradients(each, x))
+    for found, expected in zip(gradients[1], gradients[0]):
+        torch.testing.assert_close(found, expected)
+
+
+@needs_kernels
+def test_what_eager_saves_may_not_be_written_either():
+    model, x = Block(), torch.randn(512, 64)
+    for each in (model, framejit.to_static(copy.deepcopy(model), backend="native")):
+
+        def write(each=each):
+            with torch.no_grad():
+                each.norm.weight.add_(1)
+
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            _gradients(each, x, write)
+
+
+@needs_kernels
+def test_second_derivatives_and_retained_graphs_beside_what_is_computed_again():
+    model, x = Block(), torch.randn(512, 64)
+    compiled = framejit.to_static(copy.deepcopy(model), backend="native")
+    found = []
+    for each in (model, compiled):
+        leaf = x.clone().requires_grad_()
+        loss = each(leaf).square().mean()
+        first = torch.autograd.grad(loss, leaf, retain_graph=True)[0]
+        again = torch.autograd.grad(loss, leaf, create_graph=True)[0]
+        second = torch.autograd.grad(again.square().sum(), leaf)[0]
+        found.append((first, again, second))
+    for one, other in zip(*found):
+        torch.testing.assert_close(other, one)

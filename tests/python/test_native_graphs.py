@@ -2,13 +2,14 @@
 
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import framejit
 from framejit import _C
-from support.native import needs_kernels
+from support.native import kernels_asked_for, needs_kernels
 
 pytestmark = needs_kernels
 
@@ -94,7 +95,13 @@ def arguments(shapes, dtype, overlap):
     return [a, b, c]
 
 
-@settings(max_examples=GRAPHS, deadline=None, suppress_health_check=list(HealthCheck), derandomize=GRAPHS <= 40)
+def _random(test):
+    return settings(
+        max_examples=GRAPHS, deadline=None, suppress_health_check=list(HealthCheck), derandomize=GRAPHS <= 40
+    )(test)
+
+
+@_random
 @given(programs(), st.sampled_from(SHAPES), st.sampled_from([torch.float64, torch.float32]), st.booleans())
 def run_graphs(program, shapes, dtype, overlap):
     run = function_of(*program)
@@ -122,10 +129,55 @@ def run_graphs(program, shapes, dtype, overlap):
 
 
 def test_graphs_compute_what_eager_does():
-    before = _C.kernel_stats()
+    before = kernels_asked_for()
     run_graphs()
-    after = _C.kernel_stats()
-    assert sum(after[key] - before[key] for key in ("compiled", "read", "shared")) > GRAPHS / 4
+    assert kernels_asked_for() - before > GRAPHS / 4
+
+
+@_random
+@given(programs(), st.sampled_from(SHAPES))
+def run_gradients(program, shapes):
+    def run(a, b, c):
+        return function_of(*program)(a * 1, torch.sin(b), c + 0)  # which may be written
+
+    def results(fn):
+        tensors = [tensor.requires_grad_() for tensor in arguments(shapes, torch.float64, False)]
+        outputs = fn(*tensors)
+        differentiable = [output for output in outputs if output.requires_grad]
+        with torch.no_grad():
+            tensors[2].add_(1)  # which no gradient may see that eager's does not
+        if not differentiable:
+            return (*outputs, *[None] * 3)
+        weights = [torch.full_like(output, 0.5) for output in differentiable]
+        return (*outputs, *torch.autograd.grad(differentiable, tensors, weights, allow_unused=True))
+
+    framejit.reset()
+    compiled = framejit.to_static(run, backend="native")
+    for _ in range(2):
+        try:
+            expected = results(run)
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                return  # shapes that do not go together
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                results(compiled)
+            continue
+        for one, other in zip(expected, results(compiled)):
+            assert (one is None) == (other is None)
+            if one is not None and _is_exact(program):
+                torch.testing.assert_close(other, one, rtol=1e-8, atol=1e-8, equal_nan=True)
+    assert framejit.stats()["captures"] >= 1
+
+
+def test_gradients_are_eagers_whatever_is_computed_again():
+    """With every tensor that can be computed again, however small."""
+    was = _C._testing.set_small(0)
+    try:
+        before = kernels_asked_for()
+        run_gradients()
+        assert kernels_asked_for() - before > GRAPHS / 4
+    finally:
+        _C._testing.set_small(was)
 
 
 def _is_exact(program):

@@ -208,3 +208,13 @@ def test_what_was_written_before_an_error_that_leaves_the_call_has_been_written(
         assert errors in ([], errors[:1] * 2)
         same(found, expected)
     assert kernels_asked_for() > before
+
+
+def test_what_is_filled_for_nobody_is_no_kernel():
+    """A group of two nodes that reads nothing, and what it writes is read by nobody."""
+
+    def f(x):
+        x.sin().fill_(2)
+        return (x + 1).sigmoid()
+
+    check(f, lambda: [torch.arange(6.0)], kernels=1)

@@ -1,0 +1,33 @@
+// Copies nodes of one graph into another.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+class NodeCopy {
+ public:
+  NodeCopy(const Graph& from, Graph& to, bool locations) : from_(from), to_(to), locations_(locations) {}
+
+  void map(ValueId from, ValueId to) { mapped_[from.value] = to; }
+  bool has(ValueId from) const { return mapped_.count(from.value) != 0; }
+  ValueId at(ValueId from) const { return mapped_.at(from.value); }
+  // An input of the new graph for a value of the old one.
+  ValueId add_input(ValueId from);
+  // What the node reads must have been copied or mapped.
+  void add(const Node& node);
+
+ private:
+  Operand copy_operand(const Operand& operand, std::vector<ValueId>& list);
+  LocationId copy_location(LocationId id);
+
+  const Graph& from_;
+  Graph& to_;
+  bool locations_;
+  std::unordered_map<uint32_t, ValueId> mapped_;
+};
+
+}  // namespace framejit::graph

@@ -1,0 +1,111 @@
+#include "graph/passes/rematerialize.h"
+
+#include "graph/passes/min_cut.h"
+#include "graph/verify.h"
+#include "tests/unit/graph/test_support.h"
+
+namespace framejit::graph {
+namespace {
+
+TEST(MinCutTest, TakesTheNarrowestPlaceNearestToTheSink) {
+  FlowNetwork network;
+  uint32_t places[5];
+  for (uint32_t& place : places) place = network.add_place();
+  network.connect(places[0], places[1], 7);
+  network.connect(places[1], places[2], 3);
+  network.connect(places[2], places[3], 3);
+  network.connect(places[3], places[4], FlowNetwork::kUnlimited);
+  EXPECT_EQ(network.sink_side(places[0], places[4]), (std::vector<bool>{false, false, false, true, true}));
+}
+
+TEST(MinCutTest, SendsFlowBackWhereAShortWayWasTheWrongOne) {
+  FlowNetwork network;  // 0 -> 1 -> 3 and 0 -> 2 -> 3 carry two only if the first way is not 0 -> 1 -> 2 -> 3
+  for (int i = 0; i < 6; ++i) network.add_place();
+  network.connect(0, 1, 1);
+  network.connect(0, 2, 1);
+  network.connect(1, 2, 1);
+  network.connect(1, 4, 1);
+  network.connect(4, 3, 1);
+  network.connect(2, 3, 1);
+  network.connect(3, 5, 2);
+  const std::vector<bool> below = network.sink_side(0, 5);
+  EXPECT_EQ(below, (std::vector<bool>{false, false, false, false, false, true}));
+}
+
+bool is_pointwise(const Graph&, const Node& node) { return op_info(node.op).has(kOpPointwise); }
+
+ValueId numbered(uint32_t id) { return ValueId(id); }
+
+std::vector<uint32_t> numbers(const std::vector<ValueId>& values) {
+  std::vector<uint32_t> result;
+  for (ValueId id : values) result.push_back(id.value);
+  return result;
+}
+
+// A product of what an elementwise operator made of another: the backward reads %4 (of tanh), and %5.
+constexpr std::string_view kForward =
+    "graph @forward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>, %2: tensor<64xf32, cpu>) {\n"
+    "  %3 = aten.mm(%0, %1) : tensor<64x64xf32, cpu>\n"
+    "  %4 = aten.add.Tensor(%3, %2, 1) : tensor<64x64xf32, cpu>\n"
+    "  %5 = aten.tanh(%4) : tensor<64x64xf32, cpu>\n"
+    "  %6 = aten.mm(%5, %1) : tensor<64x64xf32, cpu>\n"
+    "  return %6\n"
+    "}\n";
+
+TEST(RematerializeTest, KeepsTheProductAndACopyOfASmallInput) {
+  Graph forward = parsed(kForward);
+  const ValueId needed[] = {numbered(4), numbered(5), numbered(1)}, seen[] = {numbered(6)};
+  EXPECT_EQ(numbers(values_to_keep(forward, needed, seen, is_pointwise, 0)), (std::vector<uint32_t>{1, 4}));
+  const ValueId last[] = {numbered(5)};
+  EXPECT_EQ(numbers(values_to_keep(forward, last, seen, is_pointwise, 0)), (std::vector<uint32_t>{5}));
+}
+
+TEST(RematerializeTest, KeepsWhatTheProgramSeesAndWhatIsSmall) {
+  Graph forward = parsed(kForward);
+  const ValueId needed[] = {numbered(4), numbered(5)}, seen[] = {numbered(5)}, others[] = {numbered(6)};
+  EXPECT_EQ(numbers(values_to_keep(forward, needed, seen, is_pointwise, 0)), (std::vector<uint32_t>{4, 5}));
+  EXPECT_EQ(numbers(values_to_keep(forward, needed, others, is_pointwise, 64 * 64 * 4)),
+            (std::vector<uint32_t>{4, 5}));
+}
+
+TEST(RematerializeTest, KeepsWhatIsMadeOfSomethingWrittenLater) {
+  Graph forward = parsed(
+      "graph @forward (%0: tensor<64x64xf32, cpu>) {\n"
+      "  %1 = aten.mm(%0, %0) : tensor<64x64xf32, cpu>\n"
+      "  %2 = aten.tanh(%1) : tensor<64x64xf32, cpu>\n"
+      "  %3 = aten.add_.Tensor(%1, %0, 1) : tensor<64x64xf32, cpu>\n"
+      "  return %3\n"
+      "}\n");
+  const ValueId needed[] = {numbered(1), numbered(2)};
+  EXPECT_EQ(numbers(values_to_keep(forward, needed, {}, is_pointwise, 0)), (std::vector<uint32_t>{1, 2}));
+}
+
+TEST(RematerializeTest, ComputesInFrontOfTheFirstReader) {
+  Graph forward = parsed(kForward);
+  Graph backward = parsed(
+      "graph @backward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>, %2: tensor<64x64xf32, cpu>) {\n"
+      "  %3 = aten.mm(%2, %2) : tensor<64x64xf32, cpu>\n"
+      "  %4 = aten.mm(%1, %3) : tensor<64x64xf32, cpu>\n"
+      "  %5 = aten.mul.Tensor(%4, %0) : tensor<64x64xf32, cpu>\n"
+      "  return %5\n"
+      "}\n");
+  const ValueId needed[] = {numbered(4), numbered(5)}, kept[] = {numbered(4)};
+  const ValueId values[] = {numbered(5), ValueId()};
+  auto made = rematerialize(forward, backward, needed, kept, values, is_pointwise);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(to_text(made->graph),
+            "graph @backward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
+            "  %2 = aten.mm(%1, %1) : tensor<64x64xf32, cpu>\n"
+            "  %3 = aten.tanh(%0) : tensor<64x64xf32, cpu>\n"
+            "  %4 = aten.mm(%3, %2) : tensor<64x64xf32, cpu>\n"
+            "  %5 = aten.mul.Tensor(%4, %0) : tensor<64x64xf32, cpu>\n"
+            "  return %5\n"
+            "}\n");
+  EXPECT_EQ(made->values[0], numbered(5));
+  EXPECT_FALSE(made->values[1].valid());
+  const ValueId too_little[] = {numbered(0)};
+  EXPECT_FALSE(rematerialize(forward, backward, needed, too_little, values, is_pointwise));
+}
+
+}  // namespace
+}  // namespace framejit::graph
