@@ -165,8 +165,15 @@ class Fuser {
   bool may_join(uint32_t group, const Node& node, FusedKind kind) const {
     const Open& open = groups_[group];
     return open.open && open.nodes.size() < kMostNodes && open.reads < kMostBuffers && fits(open, node, kind) &&
-           memory_.conflict(open.footprint, node) != Conflict::kOtherTensor &&
+           memory_.conflict(open.footprint, node) != Conflict::kOtherTensor && !reads_without_dim(group, node) &&
            !(memory_.writes(open.footprint, node) && (open.rows || kind == FusedKind::kRows));
+  }
+
+  // What the group leaves of its rows without their dimension: along that, others read something else.
+  bool reads_without_dim(uint32_t group, const Node& node) const {
+    bool reads = false;
+    for_each_group(node, [&](uint32_t of, ValueId value) { reads |= of == group && drops_last_dim(graph_, value); });
+    return reads;
   }
 
   void merge(uint32_t from, uint32_t into) {

@@ -38,7 +38,7 @@ int64_t Loop::rows() const {
   return std::accumulate(sizes.begin(), sizes.end() - 1, int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
 }
 
-Loop make_loop(const TensorMeta& tensor, std::span<const TensorMeta* const> buffers, bool reduces) {
+Loop make_loop(const TensorMeta& tensor, std::span<const TensorMeta> buffers, bool reduces) {
   Loop loop;
   loop.strides.resize(buffers.size());
   for (size_t d : memory_order(tensor)) {
@@ -46,7 +46,7 @@ Loop make_loop(const TensorMeta& tensor, std::span<const TensorMeta* const> buff
     const bool is_row = reduces && d + 1 == tensor.sizes.size();
     std::vector<int64_t> strides;
     strides.reserve(buffers.size());
-    for (const TensorMeta* meta : buffers) strides.push_back(stride_along(*meta, d, tensor.sizes.size()));
+    for (const TensorMeta& meta : buffers) strides.push_back(stride_along(meta, d, tensor.sizes.size()));
     if (!loop.sizes.empty() && !is_row && is_one_walk(loop, strides, size)) {
       loop.sizes.back() *= size;
       for (size_t b = 0; b < buffers.size(); ++b) loop.strides[b].back() = strides[b];

@@ -25,7 +25,7 @@ struct Loop {
 // The loop over a dense tensor of this layout, in the order of its memory. Each operand broadcasts to it. Dimensions
 // that every buffer walks as one are one. `reduces`: the tensor is contiguous, and its last dimension is the row,
 // whole.
-Loop make_loop(const graph::TensorMeta& tensor, std::span<const graph::TensorMeta* const> buffers, bool reduces);
+Loop make_loop(const graph::TensorMeta& tensor, std::span<const graph::TensorMeta> buffers, bool reduces);
 
 Access access_of(const Loop& loop, size_t buffer, graph::DType dtype);
 

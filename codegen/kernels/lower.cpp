@@ -66,22 +66,34 @@ bool is_of_rows(const TensorMeta& meta) {
 
 namespace {
 
-// Over the last dimension alone, which stays as one of size one.
+// Over the last dimension alone, which stays as one of size one or goes.
 bool reduces_rows(const Graph& graph, const Node& node) {
   if (!node.arg(0).is_value() || !is_of_rows(graph.meta(node.arg(0).as_value()))) return false;
   const std::vector<graph::SchemaArg>& args = graph::op_info(node.op).parsed.args;
   const int64_t last = graph.meta(node.arg(0).as_value()).dim() - 1;
-  bool last_only = false, keeps = false;
+  bool last_only = false;
   for (size_t i = 0; i < args.size() && i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
-    if (args[i].name == "keepdim") keeps = operand.is(Operand::Kind::kBool) && operand.as_bool();
     if (args[i].name != "dim") continue;
     if (operand.is(Operand::Kind::kInt)) last_only = operand.as_int() == last || operand.as_int() == -1;
     if (operand.is(Operand::Kind::kInts) && operand.as_ints().size() == 1)
       last_only = operand.as_ints()[0] == last || operand.as_ints()[0] == -1;
   }
-  return last_only && keeps;
+  return last_only;
 }
+
+}  // namespace
+
+bool drops_last_dim(const Graph& graph, ValueId value) {
+  const graph::NodeId definition = graph.value(value).definition;
+  if (!definition.valid()) return false;
+  const Node& node = graph.node(definition);
+  const Expression* expression = expression_of(node);
+  return expression && expression->reduces && reduces_rows(graph, node) &&
+         graph.meta(value).dim() < graph.meta(node.arg(0).as_value()).dim();
+}
+
+namespace {
 
 FusedKind kind_by_operator(const Graph& graph, const Node& node) {
   if (const WrittenOut* found = written_out(node.op)) return found->fits(graph, node) ? found->kind : FusedKind::kNone;
@@ -139,8 +151,10 @@ bool Lowering::has_kind(const Expression& expression) const {
 int16_t Lowering::tensor(ValueId id) {
   const ValueId source = tensor_of(graph_, id);
   auto known = values_.find(source.value);
-  if (known != values_.end()) return known->second;
-  return values_[source.value] = load(source, graph_.meta(source));
+  if (known == values_.end()) return values_[source.value] = load(source, graph_.meta(source));
+  const bool is_made_here = std::find(inputs_.begin(), inputs_.end(), source) == inputs_.end();
+  if (is_made_here && drops_last_dim(graph_, source)) builder_.fail();  // for others its rows are elements
+  return known->second;
 }
 
 int16_t Lowering::load(ValueId source, TensorMeta meta) {
@@ -264,13 +278,15 @@ int16_t Lowering::result_of(const Node& node) {
 
 namespace {
 
-std::vector<const TensorMeta*> metas_of(const Graph& graph, const FusedGroup& group,
-                                        const std::vector<TensorMeta>& input_metas) {
-  std::vector<const TensorMeta*> metas;
-  metas.reserve(input_metas.size() + group.outputs.size() + group.written.size());
-  for (const TensorMeta& meta : input_metas) metas.push_back(&meta);
+// Of each buffer, how it lies among the dimensions of the whole.
+std::vector<TensorMeta> metas_of(const Graph& graph, const FusedGroup& group, std::vector<TensorMeta> metas) {
   for (const std::vector<ValueId>* ids : {&group.outputs, &group.written})
-    for (ValueId id : *ids) metas.push_back(&graph.meta(id));
+    for (ValueId id : *ids) {
+      TensorMeta& meta = metas.emplace_back(graph.meta(id));
+      if (ids != &group.outputs || !drops_last_dim(graph, id)) continue;
+      meta.sizes.push_back(1);
+      meta.strides.push_back(1);
+    }
   return metas;
 }
 
@@ -346,7 +362,7 @@ std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> n
     whole = &graph.meta(graph.node(id).arg(0).as_value());
     reduces = true;
   }
-  std::vector<const TensorMeta*> metas = metas_of(graph, group, lowering.input_metas());
+  const std::vector<TensorMeta> metas = metas_of(graph, group, lowering.input_metas());
   group.loop = make_loop(*whole, metas, reduces);
   for (size_t b = 0; b < metas.size(); ++b) {
     Buffer& buffer = group.kernel.buffers[b];

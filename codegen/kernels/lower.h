@@ -38,6 +38,10 @@ FusedKind fused_kind(const graph::Graph& graph, const graph::Node& node);
 // tensor that it wrote.
 graph::ValueId tensor_of(const graph::Graph& graph, graph::ValueId value);
 
+// Whether it is what a node of whole rows leaves of them, without the dimension that they were: a kernel writes it, and
+// only nodes outside of that kernel read it.
+bool drops_last_dim(const graph::Graph& graph, graph::ValueId value);
+
 // The tensor that a node of a kernel writes in place, or none.
 graph::ValueId written_in_place(const graph::Graph& graph, const graph::Node& node);
 

@@ -181,6 +181,36 @@ def test_rows_with_nan():
     check(lambda x: (x - x.amax(-1, keepdim=True)).exp(), x)
 
 
+@pytest.mark.parametrize("shape", [(5, 5), (3, 40), (2, 3, 4), (7,), (6, 1, 6)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_rows_that_lose_their_dimension(shape, dtype):
+    x, y = torch.randn(shape).to(dtype), torch.randn(shape[-1:]).to(dtype)
+    check(lambda x, y: (x * y + 1).sum(-1), x, y)
+    check(lambda x, y: ((x * y).mean(-1) + 1).exp(), x, y, kernels=2)
+
+    def several(x, y):
+        z = x * y
+        return z.mean(-1), z, z.amax(-1, keepdim=True)
+
+    check(several, x, y)
+
+
+def test_what_is_left_of_rows_is_read_along_another_dimension():
+    """Of a square, each row's sum stands in the place of a column."""
+    def f(x):
+        y = x * 2
+        return y - y.sum(-1)
+
+    def g(x):
+        y = (x * 2).sigmoid()
+        return y * y.mean(-1, keepdim=True) - y.sum(-1).exp()
+
+    x = torch.randn(6, 6)
+    check(f, x)
+    check(g, x)
+    check(lambda x: (x + 1).mul(2).sum(-1).add_(1), x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("affine", [True, False])
 def test_layer_norm(dtype, affine):

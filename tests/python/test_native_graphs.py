@@ -28,7 +28,7 @@ BINARY = [
 ROWS = [
     lambda x: x.sum(-1, keepdim=True), lambda x: x.mean(-1, keepdim=True), lambda x: x.amax(-1, keepdim=True),
     lambda x: x.amin(-1, keepdim=True), lambda x: x.var(-1, keepdim=True, correction=0), lambda x: x.sum(0, keepdim=True),
-    lambda x: x.mean(), lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    lambda x: x.sum(-1), lambda x: x.mean(-1), lambda x: x.amax(1), lambda x: x.mean(), lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
 ]  # fmt: skip
 VIEWS = [
     lambda x: x.t().contiguous().t(), lambda x: x.view(x.shape), lambda x: x.flip(0), lambda x: x[:, :1], lambda x: x[:1], lambda x: x.t().t(),
