@@ -33,7 +33,8 @@ const Expression* expression_of(const Node& node) {
 }
 
 bool is_known(const TensorMeta& meta) {
-  return meta.layout == graph::Layout::kStrided && meta.device.is_cpu() && value_type(meta.dtype) != DType::kUndefined;
+  const bool has_kernels = meta.device.is_cpu() || meta.device.is_cuda();
+  return meta.layout == graph::Layout::kStrided && has_kernels && value_type(meta.dtype) != DType::kUndefined;
 }
 
 // It writes the numbers of its first argument, no other, and returns it as it is laid out.
@@ -299,9 +300,12 @@ bool is_known_result(const graph::ResultMeta& result, bool in_place) {
 }
 
 bool are_operands_known(const Graph& graph, const Node& node) {
+  const graph::Device device = graph.meta(node.result(0)).device;
   for (const Operand& operand : node.args()) {
     if (operand.is(Operand::Kind::kValues) || operand.is(Operand::Kind::kComplex)) return false;
-    if (operand.is_value() && !is_known(graph.meta(operand.as_value()))) return false;
+    if (!operand.is_value()) continue;
+    const TensorMeta& meta = graph.meta(operand.as_value());
+    if (!is_known(meta) || meta.device != device) return false;
   }
   return true;
 }
@@ -339,6 +343,7 @@ std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> n
   if (builder.failed()) return std::nullopt;
   group.kernel = builder.take();
   const TensorMeta* whole = &graph.meta(group.outputs.empty() ? group.written.front() : group.outputs.front());
+  group.device = whole->device;
   bool reduces = false;
   for (graph::NodeId id : group.nodes) {
     if (kind_by_operator(graph, graph.node(id)) != FusedKind::kRows) continue;

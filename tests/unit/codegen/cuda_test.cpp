@@ -1,6 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "codegen/kernels/cuda/driver.h"
 #include "codegen/kernels/cuda/launch.h"
+#include "codegen/kernels/cuda/nvrtc.h"
 #include "codegen/kernels/cuda/operations.h"
 #include "codegen/kernels/cuda/source.h"
 #include "codegen/kernels/kernel_builder.h"
@@ -86,6 +92,32 @@ TEST(CudaTest, IndicesAreWideWhereThereAreMoreElementsThan32BitsCount) {
   EXPECT_NE(wide.text.find("const long long i1"), std::string::npos);
   EXPECT_NE(narrow.name, wide.name);
   EXPECT_EQ(narrow.name, cuda_source(sum_of(1), {2, false}).name);
+}
+
+TEST(CudaTest, CompilersAreSoughtInFoldersFirst) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "nvrtc_folder";
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"libnvrtc.so.12", "libnvrtc-builtins.so.12.1", "libnvrtc.alt.so.12", "libcudart.so.12"})
+    std::ofstream(folder / name) << "none";
+  const std::vector<std::string> names = nvrtc_names({"/nowhere", folder.string()});
+  EXPECT_EQ(names.front(), (folder / "libnvrtc.so.12").string());
+  EXPECT_EQ(names.back(), "libnvrtc.so");
+  EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const std::string& name) { return name[0] == '/'; }), 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(CudaTest, WithoutLibrariesThereIsAReason) {
+  const Nvrtc nvrtc({"/nowhere/libnvrtc.so"});
+  std::string cubin, why_not;
+  EXPECT_FALSE(nvrtc.compile("", "sm_80", &cubin, &why_not));
+  EXPECT_NE(why_not.find("/nowhere/libnvrtc.so"), std::string::npos) << why_not;
+  CudaDriver driver({"/nowhere/libcuda.so.1"});
+  EXPECT_EQ(driver.architecture(0, &why_not), "");
+  EXPECT_EQ(why_not, driver.why_not());
+  EXPECT_EQ(driver.load(0, "", "kernel", &why_not), nullptr);
+  // A library without the functions is none.
+  const Nvrtc other({"libc.so.6"});
+  EXPECT_EQ(other.why_not(), "NVRTC: it has no nvrtcVersion");
 }
 
 }  // namespace
