@@ -244,6 +244,20 @@ int16_t Lowering::at(const Node& node, const Expression& expression, int16_t id)
   return read_[static_cast<size_t>(id)] = builder_.compute(one.op, operands);
 }
 
+namespace {
+
+// Whether the device's operator rounds where the expression does not, so that whole numbers come out differently:
+// CUDA's multiplies by the reciprocal of a number and truncates what that gives.
+bool rounds_first(const Graph& graph, const Node& node) {
+  if (node.op != graph::ops::k_div_Scalar_mode && node.op != graph::ops::k_div__Scalar_mode) return false;
+  const TensorMeta& result = graph.meta(node.result());
+  const Operand& mode = node.arg(2);
+  return result.device.is_cuda() && graph::is_floating(result.dtype) && mode.is(Operand::Kind::kString) &&
+         mode.as_string() == "trunc";
+}
+
+}  // namespace
+
 int16_t Lowering::result_of(const Node& node) {
   const Expression& expression = *expression_of(node);
   promoted_ = compute_type(node, expression);
@@ -253,7 +267,7 @@ int16_t Lowering::result_of(const Node& node) {
   type_ = value_type(promoted_);
   // Powers of half types are LibTorch's pow also where those of f32 are roots.
   const bool other_power = node.op == graph::ops::k_pow_Tensor_Scalar && type_ != promoted_;
-  if (type_ == DType::kUndefined || !has_kind(expression) || other_power) {
+  if (type_ == DType::kUndefined || !has_kind(expression) || other_power || rounds_first(graph_, node)) {
     builder_.fail();
     return builder_.truth(false);
   }

@@ -104,6 +104,24 @@ def test_each_device_has_kernels_of_its_own():
     ]
 
 
+@pytest.mark.parametrize("mode,dtype,device,fuses", [
+    ("trunc", "f32", "cuda:0", False),
+    ("trunc", "f32", "cpu", True),
+    ("trunc", "bf16", "cuda:0", False),
+    ("floor", "f32", "cuda:0", True),
+])  # fmt: skip
+def test_quotients_that_the_devices_operator_rounds_first_are_left_to_it(mode, dtype, device, fuses):
+    """It multiplies by the reciprocal of a number: what is truncated then is another whole number."""
+    graph = """
+        graph @quotient (%0: tensor<8x{0}, {1}>) {{
+          %1 = aten.div.Scalar_mode(%0, 49, "{2}") : tensor<8x{0}, {1}>
+          %2 = aten.neg(%1) : tensor<8x{0}, {1}>
+          return %2
+        }}"""
+    text = textwrap.dedent(graph.format(dtype, device, mode)).strip() + "\n"
+    assert len(_C._testing.kernels(text)) == fuses
+
+
 # What kernels compute
 
 TOGETHER = 14  # operators in one kernel, which takes the host's compiler some 0.3 s
@@ -114,7 +132,10 @@ def settings(name, kind, dtype):
     schema = expressions.FOUND[name][0]
     for positional, keywords in operators.settings_of(name, schema, kind, dtype):
         tensors = [a for a in [*positional, *keywords.values()] if isinstance(a, torch.Tensor)]
-        if not operators.is_refused(name, kind, dtype, positional) and all(a.dim() == 1 for a in tensors):
+        refused = operators.is_refused(name, kind, dtype, positional) or (
+            name == "aten::div.Scalar_mode" and kind == "float" and keywords["rounding_mode"] == "trunc"
+        )
+        if not refused and all(a.dim() == 1 for a in tensors):
             return positional, keywords
     return None
 
@@ -283,6 +304,43 @@ def test_norms(fake, dtype):
     check(lambda x: functional.softmax(x * 0.5, -1) * 2, x)
     check(lambda x: functional.log_softmax(x * 0.5, -1) * 2, x)
     check(lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), x)
+
+
+@pytest.mark.parametrize("softmax", ["_softmax", "_log_softmax"])
+def test_gradients_of_norms(fake, softmax):
+    backward = getattr(torch.ops.aten, softmax + "_backward_data")
+    y = torch.softmax(torch.randn(6, 33), -1)
+    check(lambda g, y: backward(g * 2, y if softmax == "_softmax" else y.log(), 1, torch.float32), torch.randn(6, 33), y)
+
+
+def test_batch_norm_with_given_statistics(fake):
+    x, w, b, mean, var = torch.randn(2, 5, 3, 4), *(torch.rand(5) + 0.5 for _ in range(4))
+    for x in (x, x.to(memory_format=torch.channels_last)):
+        check(lambda *a: torch.relu(torch.native_batch_norm(*a, False, 0.1, 1e-5)[0]) + 1, x, w, b, mean, var)
+
+
+def test_gradients(fake):
+    """In LibTorch's own threads, as it runs the backward of a device's tensors."""
+
+    def f(x, w):
+        return torch.sigmoid(torch.tanh(x) * torch.sin(x)) * w + 1
+
+    x, w, seed = torch.randn(5, 8, requires_grad=True), torch.randn(8), torch.randn(5, 8)
+    placed = on_device(x)
+    compiled = framejit.to_static(f, backend="native")
+    (expected,) = torch.autograd.grad(f(x, w), x, seed)
+    try:
+        _C._testing.record(f, (placed, on_device(w)))
+    except ValueError as refused:
+        if "hasPrimaryContext" not in str(refused):
+            raise
+        pytest.skip("this torch is built with CUDA, and its autograd engine asks the driver, which is not there")
+    for _ in range(2):
+        y = compiled(placed, on_device(w))
+        launched = fake.launches
+        (found,) = torch.autograd.grad(y, placed, on_device(seed))
+        assert_close(found, expected)
+        assert fake.launches > launched and fake.last_stream == 81
 
 
 # Writes

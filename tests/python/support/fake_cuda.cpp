@@ -138,9 +138,11 @@ int nvrtcCompileProgram(Program* program, int count, const char* const* options)
   const std::string name = name_in(program->text), path = std::string(work_folder) + "/" + name;
   std::ofstream(path + ".cpp") << program->text << "\nextern \"C\" void call_" << name << "(void* a) { " << name
                                << "(*(const " << name << "_arguments*)a); }\n";
+  const std::string log = " 2>>" + path + ".log", object = path + ".o";
+  const std::string compile =
+      COMPILER " -std=c++17 -O1 -ffp-contract=off -fno-strict-aliasing -w -fPIC -include " SHIM " -c -o ";
   const std::string command =
-      "g++ -std=c++17 -O1 -ffp-contract=off -fno-strict-aliasing -w -shared -fPIC -include " SHIM " -o " + path +
-      ".so " + path + ".cpp 2>" + path + ".log";
+      compile + object + " " + path + ".cpp" + log + " && g++ -shared -o " + path + ".so " + object + log;
   if (std::system(command.c_str()) != 0) {
     program->log = contents(path + ".log");
     return 6;
