@@ -14,7 +14,19 @@ namespace {
 
 constexpr int kFirstStream = 81;  // the handle of device 0's
 
-class IdleCuda final : public c10::impl::DeviceGuardImplInterface {
+// Earlier LibTorch does not ask for the handles of streams.
+template <class Interface>
+class WithHandles : public Interface {};
+template <class Interface>
+requires requires { &Interface::getStreamNativeHandle; }
+class WithHandles<Interface> : public Interface {
+ public:
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(kFirstStream + stream.device_index()));
+  }
+};
+
+class IdleCuda final : public WithHandles<c10::impl::DeviceGuardImplInterface> {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
   c10::Device getDevice() const override { return c10::Device(c10::kCUDA, current); }
@@ -30,10 +42,6 @@ class IdleCuda final : public c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override { return stream; }
-  // No override of what earlier LibTorch does not ask.
-  void* getStreamNativeHandle(const c10::Stream stream) const {
-    return reinterpret_cast<void*>(static_cast<uintptr_t>(kFirstStream + stream.device_index()));
-  }
   c10::DeviceIndex deviceCount() const noexcept override { return count; }
 
   static thread_local c10::DeviceIndex current;

@@ -29,6 +29,9 @@ std::vector<std::string> nvrtc_folders() {
   return {lib, packages + "cuda_nvrtc/lib", packages + "cu13/lib", packages + "cu12/lib"};
 }
 
+// Of a device in particular.
+int ordinal_of(graph::Device device) { return static_cast<unsigned char>(device.index); }
+
 class CudaLibrary {
  public:
   CudaLibrary(const std::vector<std::string>& nvrtc, const std::vector<std::string>& driver)
@@ -39,7 +42,7 @@ class CudaLibrary {
 
   codegen::CudaFunction function(const codegen::FusedGroup& group, std::string* why_not) {
     const codegen::CudaSource source = codegen::cuda_source(group.kernel, codegen::cuda_shape(group.loop));
-    const int device = group.device.index;
+    const int device = ordinal_of(group.device);
     std::lock_guard<std::mutex> lock(mutex_);
     auto [row, is_new] = functions_.try_emplace(std::to_string(device) + " " + source.name);
     if (is_new) {
@@ -103,9 +106,9 @@ CudaLibrary& library() {
 
 std::unique_ptr<const CudaKernel> cuda_kernel(const codegen::FusedGroup& group, std::string* why_not) {
   auto made = std::make_unique<CudaKernel>();
-  made->device = group.device.index;
+  made->device = ordinal_of(group.device);
   made->function = nullptr;
-  if (made->device < 0) {
+  if (group.device.index < 0) {
     *why_not = "tensors on no CUDA device in particular";
   } else if (codegen::make_cuda_launch(group.kernel, group.loop, &made->launch, why_not)) {
     made->function = library().function(group, why_not);

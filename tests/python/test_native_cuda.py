@@ -63,7 +63,7 @@ def bodies(name):
 
 @pytest.mark.parametrize("name", ["chain", "half", "rows"])
 def test_text_of_kernels(name):
-    golden = GOLDEN / (name + ".cu")
+    golden = GOLDEN / (name + "_cuda.txt")
     if os.environ.get("FRAMEJIT_WRITE_GOLDEN"):
         golden.write_text(bodies(name))
     assert bodies(name) == golden.read_text()
