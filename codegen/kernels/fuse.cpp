@@ -74,6 +74,7 @@ class Fuser {
 
   bool fits(const Open& group, const Node& node, FusedKind kind) const {
     const graph::TensorMeta& whole = whole_of(node, kind);
+    if (whole.device != group.whole->device) return false;
     if (whole.sizes == group.whole->sizes && whole.strides == group.whole->strides)
       return kind == FusedKind::kElementwise || whole.is_contiguous();
     return kind == FusedKind::kElementwise && group.rows && is_row_of(whole, *group.whole);
@@ -154,7 +155,8 @@ class Fuser {
   }
 
   static bool is_same_walk(const Open& a, const Open& b) {
-    return a.whole->sizes == b.whole->sizes && a.whole->strides == b.whole->strides;
+    return a.whole->sizes == b.whole->sizes && a.whole->strides == b.whole->strides &&
+           a.whole->device == b.whole->device;
   }
 
   // A pass over a row would read again what an earlier one has written.

@@ -33,7 +33,8 @@ const Expression* expression_of(const Node& node) {
 }
 
 bool is_known(const TensorMeta& meta) {
-  return meta.layout == graph::Layout::kStrided && meta.device.is_cpu() && value_type(meta.dtype) != DType::kUndefined;
+  const bool has_kernels = meta.device.is_cpu() || meta.device.is_cuda();
+  return meta.layout == graph::Layout::kStrided && has_kernels && value_type(meta.dtype) != DType::kUndefined;
 }
 
 // It writes the numbers of its first argument, no other, and returns it as it is laid out.
@@ -257,6 +258,20 @@ int16_t Lowering::at(const Node& node, const Expression& expression, int16_t id)
   return read_[static_cast<size_t>(id)] = builder_.compute(one.op, operands);
 }
 
+namespace {
+
+// Whether the device's operator rounds where the expression does not, so that whole numbers come out differently:
+// CUDA's multiplies by the reciprocal of a number and truncates what that gives.
+bool rounds_first(const Graph& graph, const Node& node) {
+  if (node.op != graph::ops::k_div_Scalar_mode && node.op != graph::ops::k_div__Scalar_mode) return false;
+  const TensorMeta& result = graph.meta(node.result());
+  const Operand& mode = node.arg(2);
+  return result.device.is_cuda() && graph::is_floating(result.dtype) && mode.is(Operand::Kind::kString) &&
+         mode.as_string() == "trunc";
+}
+
+}  // namespace
+
 int16_t Lowering::result_of(const Node& node) {
   const Expression& expression = *expression_of(node);
   promoted_ = compute_type(node, expression);
@@ -266,7 +281,7 @@ int16_t Lowering::result_of(const Node& node) {
   type_ = value_type(promoted_);
   // Powers of half types are LibTorch's pow also where those of f32 are roots.
   const bool other_power = node.op == graph::ops::k_pow_Tensor_Scalar && type_ != promoted_;
-  if (type_ == DType::kUndefined || !has_kind(expression) || other_power) {
+  if (type_ == DType::kUndefined || !has_kind(expression) || other_power || rounds_first(graph_, node)) {
     builder_.fail();
     return builder_.truth(false);
   }
@@ -315,9 +330,12 @@ bool is_known_result(const graph::ResultMeta& result, bool in_place) {
 }
 
 bool are_operands_known(const Graph& graph, const Node& node) {
+  const graph::Device device = graph.meta(node.result(0)).device;
   for (const Operand& operand : node.args()) {
     if (operand.is(Operand::Kind::kValues) || operand.is(Operand::Kind::kComplex)) return false;
-    if (operand.is_value() && !is_known(graph.meta(operand.as_value()))) return false;
+    if (!operand.is_value()) continue;
+    const TensorMeta& meta = graph.meta(operand.as_value());
+    if (!is_known(meta) || meta.device != device) return false;
   }
   return true;
 }
@@ -356,6 +374,7 @@ std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> n
   if (builder.failed()) return std::nullopt;
   group.kernel = builder.take();
   const TensorMeta* whole = &graph.meta(group.outputs.empty() ? group.written.front() : group.outputs.front());
+  group.device = whole->device;
   bool reduces = false;
   for (graph::NodeId id : group.nodes) {
     if (kind_by_operator(graph, graph.node(id)) != FusedKind::kRows) continue;

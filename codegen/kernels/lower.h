@@ -22,11 +22,13 @@ struct FusedGroup {
   std::vector<graph::ValueId> written;
   Kernel kernel;
   Loop loop;
+  graph::Device device;  // of all its tensors
 };
 
 enum class FusedKind : uint8_t {
   kNone,
-  // An expression, in types that kernels know, on dense tensors of the CPU: into a result of its own, or in place.
+  // An expression, in types that kernels know, on dense tensors of one device, the CPU or a CUDA device: into a result
+  // of its own, or in place.
   kElementwise,
   kRows,  // what is computed of whole rows: reductions over the last dimension of a contiguous tensor
 };

@@ -12,7 +12,21 @@
 namespace framejit {
 namespace {
 
-class IdleCuda final : public c10::impl::DeviceGuardImplInterface {
+constexpr int kFirstStream = 81;  // the handle of device 0's
+
+// Earlier LibTorch does not ask for the handles of streams.
+template <class Interface>
+class WithHandles : public Interface {};
+template <class Interface>
+requires requires { &Interface::getStreamNativeHandle; }
+class WithHandles<Interface> : public Interface {
+ public:
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(kFirstStream + stream.device_index()));
+  }
+};
+
+class IdleCuda final : public WithHandles<c10::impl::DeviceGuardImplInterface> {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
   c10::Device getDevice() const override { return c10::Device(c10::kCUDA, current); }
@@ -36,27 +50,43 @@ class IdleCuda final : public c10::impl::DeviceGuardImplInterface {
 
 thread_local c10::DeviceIndex IdleCuda::current = 0;
 
-at::Tensor placed(const at::Tensor& like, c10::Device device) {
+at::Tensor placed(const at::Tensor& like, c10::Device device, c10::Storage storage) {
   const c10::DispatchKeySet keys(c10::computeDispatchKey(std::nullopt, c10::Layout::Strided, device));
-  auto impl = c10::make_intrusive<c10::TensorImpl>(torchlib::fake_storage(device), keys, like.dtype());
+  auto impl = c10::make_intrusive<c10::TensorImpl>(std::move(storage), keys, like.dtype());
   impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   return at::Tensor(std::move(impl));
+}
+
+c10::Storage storage_over(const at::Tensor& tensor, c10::Device device) {
+  auto* keeper = new at::Tensor(tensor);
+  auto free = [](void* kept) { delete static_cast<at::Tensor*>(kept); };
+  c10::DataPtr memory(tensor.storage().mutable_data(), keeper, free, device);
+  return c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(), std::move(memory), nullptr, false);
+}
+
+template <class MakeStorage>
+PyObject* placed_by(PyObject* args, MakeStorage&& make_storage) {
+  PyObject* object;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "Os", &object, &name)) return nullptr;
+  if (!torchlib::is_tensor_object(object)) return PyErr_Format(PyExc_TypeError, "expected a tensor");
+  PyObject* result = nullptr;
+  torchlib::with_translated_errors([&] {
+    const at::Tensor& like = torchlib::unpack_tensor(object);
+    const c10::Device device(name);
+    result = torchlib::wrap_tensor(placed(like, device, make_storage(like, device)));
+    return result != nullptr;
+  });
+  return result;
 }
 
 }  // namespace
 
 PyObject* placed_tensor(PyObject*, PyObject* args) {
-  PyObject* like;
-  const char* device;
-  if (!PyArg_ParseTuple(args, "Os", &like, &device)) return nullptr;
-  if (!torchlib::is_tensor_object(like)) return PyErr_Format(PyExc_TypeError, "expected a tensor");
-  PyObject* result = nullptr;
-  torchlib::with_translated_errors([&] {
-    result = torchlib::wrap_tensor(placed(torchlib::unpack_tensor(like), c10::Device(device)));
-    return result != nullptr;
-  });
-  return result;
+  return placed_by(args, [](const at::Tensor&, c10::Device device) { return torchlib::fake_storage(device); });
 }
+
+PyObject* tensor_placed_over(PyObject*, PyObject* args) { return placed_by(args, storage_over); }
 
 PyObject* pretend_cuda(PyObject*, PyObject* count) {
   static IdleCuda idle;

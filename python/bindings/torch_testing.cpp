@@ -5,6 +5,7 @@
 #include "base/py_ref.h"
 #include "graph/print.h"
 #include "graph/verify.h"
+#include "python/bindings/cuda_testing.h"
 #include "python/bindings/graph_testing.h"
 #include "python/bindings/placed_tensors.h"
 #include "runtime/torch/environment.h"
@@ -227,6 +228,11 @@ PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},
                          {"matches", matches, METH_VARARGS, nullptr},
                          {"guard_cost", guard_cost, METH_VARARGS, nullptr},
                          {"placed", placed_tensor, METH_VARARGS, nullptr},
+                         {"placed_over", tensor_placed_over, METH_VARARGS, nullptr},
+                         {"cuda_kernels", cuda_kernels_of, METH_O, nullptr},
+                         {"compile_cuda", compile_cuda_text, METH_VARARGS, nullptr},
+                         {"use_cuda_libraries", use_cuda_libraries, METH_VARARGS, nullptr},
+                         {"collect_cuda", collect_cuda, METH_O, nullptr},
                          {"pretend_cuda", pretend_cuda, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 

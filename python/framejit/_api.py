@@ -36,9 +36,9 @@ def to_static(fn=None, *, full_graph=False, backend="aten"):
             `torch.nn.Module`. Without it, a decorator with these options is returned.
         full_graph: raise `framejit.GraphBreakError` (file, line, reason) instead of breaking the graph.
         backend: "aten" runs the recorded operators through LibTorch: results are bit for bit eager's. "native" runs
-            elementwise operators in fused kernels, compiled for this processor when a graph is captured and kept on
-            disk (docs/kernels.md). Any callable `(fx.GraphModule, example_inputs) -> callable` is used as torch.compile
-            uses it.
+            elementwise operators in fused kernels, compiled for this processor, or for CUDA devices, when a graph is
+            captured, and kept on disk (docs/kernels.md). Any callable `(fx.GraphModule, example_inputs) -> callable`
+            is used as torch.compile uses it.
 
     Returns:
         For a module, the module itself: its `state_dict` keys, class and attributes are untouched. For a class or

@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "graph/alias.h"
+#include "runtime/torch/convert.h"
 
 namespace framejit::torchlib {
 
 namespace {
+
+// Where kernels write: addresses of all these devices are of one space.
+bool has_kernels(graph::Device device) { return device.is_cpu() || device.is_cuda(); }
 
 // From the first element to the last.
 template <class Sizes, class Strides>
@@ -28,7 +32,7 @@ DistinctInputs::DistinctInputs(const graph::Graph& graph, std::span<const graph:
     const graph::TensorMeta& meta = graph.meta(input);
     const bool is_written = std::any_of(written.begin(), written.end(),
                                         [&](graph::ValueId value) { return aliases.may_alias(value, input); });
-    const bool has_memory = meta.layout == graph::Layout::kStrided && meta.device.is_cpu();
+    const bool has_memory = meta.layout == graph::Layout::kStrided && has_kernels(meta.device);
     const size_t itemsize = static_cast<size_t>(graph::itemsize(meta.dtype));
     ranges_.push_back({nullptr, has_memory ? extent(meta.sizes, meta.strides, itemsize) : 0, is_written});
   }
@@ -36,7 +40,7 @@ DistinctInputs::DistinctInputs(const graph::Graph& graph, std::span<const graph:
   for (const c10::IValue& constant : constants) {
     if (!constant.isTensor() || !constant.toTensor().defined()) continue;
     const at::Tensor& tensor = constant.toTensor();
-    if (tensor.layout() != c10::kStrided || !tensor.is_cpu()) continue;
+    if (tensor.layout() != c10::kStrided || !has_kernels(to_device(tensor.device()))) continue;
     ranges_.push_back({static_cast<const char*>(tensor.const_data_ptr()),
                        extent(tensor.sizes(), tensor.strides(), tensor.element_size()), false});
   }

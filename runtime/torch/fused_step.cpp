@@ -2,11 +2,14 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "codegen/kernels/cuda/source.h"
 #include "codegen/kernels/fuse.h"
 #include "runtime/torch/convert.h"
 
@@ -27,11 +30,6 @@ at::Tensor plain(const at::Tensor& tensor) {
   return tensor._is_zerotensor() ? at::zeros_like(tensor) : tensor.resolve_neg();
 }
 
-bool reduces(const codegen::Kernel& kernel) {
-  return std::any_of(kernel.steps.begin(), kernel.steps.end(),
-                     [](const codegen::Step& step) { return step.kind == codegen::Step::Kind::kReduce; });
-}
-
 }  // namespace
 
 struct FusedStep::Buffers {
@@ -42,6 +40,15 @@ struct FusedStep::Buffers {
 
 FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, KernelFunction kernel)
     : group_(std::move(group)), kernel_(kernel) {
+  add_results(graph);
+}
+
+FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, std::unique_ptr<const CudaKernel> kernel)
+    : group_(std::move(group)), cuda_(std::move(kernel)) {
+  add_results(graph);
+}
+
+void FusedStep::add_results(const graph::Graph& graph) {
   for (size_t b = 0; b < group_.kernel.buffers.size(); ++b) row_strides_.push_back(group_.loop.row_stride(b));
   for (graph::ValueId written : group_.written) {
     const auto at = std::find(group_.inputs.begin(), group_.inputs.end(), written);
@@ -54,7 +61,8 @@ FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, Kerne
     result.strides.assign(meta.strides.begin(), meta.strides.end());
     result.dtype = from_dtype(meta.dtype);
     // A later pass over the row reads inputs again, and what is written is a result already.
-    if (reduces(group_.kernel) || !written_.empty()) continue;
+    // On other devices another stream may still read what this thread has done with.
+    if (codegen::has_reductions(group_.kernel) || !written_.empty() || cuda_) continue;
     for (size_t i = 0; i < group_.inputs.size(); ++i) {
       const graph::TensorMeta& input = graph.meta(group_.inputs[i]);
       if (input.sizes == meta.sizes && input.strides == meta.strides && input.dtype == meta.dtype)
@@ -76,7 +84,9 @@ at::Tensor FusedStep::make_output(const Result& result, std::span<at::Tensor> te
       input.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));  // a new tensor
     return std::move(input);
   }
-  return at::detail::empty_strided_cpu(result.sizes, result.strides, result.dtype);
+  if (!cuda_) return at::detail::empty_strided_cpu(result.sizes, result.strides, result.dtype);
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(cuda_->device));
+  return at::empty_strided(result.sizes, result.strides, at::TensorOptions(result.dtype).device(device));
 }
 
 // A tensor that is written and not plain is read and written beside its memory.
@@ -117,6 +127,7 @@ void FusedStep::run(std::span<at::Tensor> tensors, std::span<const bool> last_us
 }
 
 void FusedStep::run_kernel(char* const* buffers) const {
+  if (cuda_) return run_cuda_kernel(*cuda_, {buffers, row_strides_.size()});
   const codegen::Loop& loop = group_.loop;
   if (loop.sizes.size() == 1) {
     at::parallel_for(0, loop.row(), kGrain, [&](int64_t begin, int64_t end) {
@@ -153,14 +164,32 @@ void FusedStep::run_rows(char* const* buffers, int64_t begin, int64_t end) const
   }
 }
 
+namespace {
+
+std::atomic<GroupObserver> observer = nullptr;
+
+// Null where its device has no kernels, or not this one.
+std::shared_ptr<const FusedStep> make_step(const graph::Graph& graph, codegen::FusedGroup group) {
+  std::string why_not;
+  if (group.device.is_cuda()) {
+    std::unique_ptr<const CudaKernel> kernel = cuda_kernel(group, &why_not);
+    return kernel ? std::make_shared<const FusedStep>(graph, std::move(group), std::move(kernel)) : nullptr;
+  }
+  KernelFunction kernel = kernel_function(group.kernel, &why_not);
+  return kernel ? std::make_shared<const FusedStep>(graph, std::move(group), kernel) : nullptr;
+}
+
+}  // namespace
+
+void observe_groups(GroupObserver told) { observer = told; }
+
 FusedSteps fused_steps(const graph::Graph& graph, std::span<const graph::ValueId> keep, const std::vector<bool>& skip,
                        bool may_write_inputs) {
   codegen::Fusion fusion = codegen::fuse(graph, keep, skip, may_write_inputs);
   FusedSteps fused;
   for (codegen::FusedGroup& group : fusion.groups) {
-    std::string why_not;
-    if (KernelFunction kernel = kernel_function(group.kernel, &why_not))
-      fused.steps.push_back(std::make_shared<const FusedStep>(graph, std::move(group), kernel));
+    if (GroupObserver tell = observer.load()) tell(group);
+    if (std::shared_ptr<const FusedStep> step = make_step(graph, std::move(group))) fused.steps.push_back(step);
   }
   if (!fused.steps.empty()) fused.apart = std::move(fusion.apart);
   return fused;

@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "codegen/kernels/lower.h"
+#include "runtime/torch/cuda_library.h"
 #include "runtime/torch/kernel_library.h"
 
 namespace framejit::torchlib {
 
 class FusedStep {
  public:
+  // A group on the CPU; one on a CUDA device.
   FusedStep(const graph::Graph& graph, codegen::FusedGroup group, KernelFunction kernel);
+  FusedStep(const graph::Graph& graph, codegen::FusedGroup group, std::unique_ptr<const CudaKernel> kernel);
 
   const std::vector<graph::NodeId>& nodes() const { return group_.nodes; }
   const std::vector<graph::ValueId>& inputs() const { return group_.inputs; }
@@ -31,13 +34,15 @@ class FusedStep {
     std::vector<uint32_t> reusable;  // inputs of the same layout
   };
   struct Buffers;
+  void add_results(const graph::Graph& graph);
   void add_inputs(std::span<at::Tensor> tensors, Buffers& buffers) const;
   void run_kernel(char* const* buffers) const;
   at::Tensor make_output(const Result& result, std::span<at::Tensor> tensors, std::span<const bool> last_use) const;
   void run_rows(char* const* buffers, int64_t begin, int64_t end) const;
 
   codegen::FusedGroup group_;
-  KernelFunction kernel_;
+  KernelFunction kernel_ = nullptr;
+  std::unique_ptr<const CudaKernel> cuda_;
   std::vector<Result> results_;
   std::vector<uint32_t> written_;  // indices of inputs
   std::vector<int64_t> row_strides_;
@@ -50,5 +55,9 @@ struct FusedSteps {
 };
 FusedSteps fused_steps(const graph::Graph& graph, std::span<const graph::ValueId> keep, const std::vector<bool>& skip,
                        bool may_write_inputs);
+
+// For tests: told of each group that is to become a kernel. Null ends it.
+using GroupObserver = void (*)(const codegen::FusedGroup&);
+void observe_groups(GroupObserver observer);
 
 }  // namespace framejit::torchlib

@@ -14,12 +14,10 @@ namespace framejit::torchlib {
 
 namespace {
 
-constexpr uint64_t kMostBytesOnDisk = 256 << 20;
-
 // Beside the extension that this is part of.
 std::string library_path() {
   Dl_info info;
-  if (!dladdr(reinterpret_cast<void*>(&kernel_stats), &info) || !info.dli_fname) return {};
+  if (!dladdr(reinterpret_cast<void*>(&kernel_function), &info) || !info.dli_fname) return {};
   const std::string path = info.dli_fname;
   return path.substr(0, path.rfind('/') + 1) + "libframejit_llvm.so";
 }
@@ -41,7 +39,7 @@ void* resolve(const char* name) {
 
 class KernelLibrary {
  public:
-  KernelLibrary() : disk_(codegen::default_cache_folder(), kMostBytesOnDisk) {
+  KernelLibrary() : disk_(codegen::default_cache_folder(), kMostKernelBytesOnDisk) {
     const std::string path = library_path();
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
@@ -73,15 +71,10 @@ class KernelLibrary {
     if (is_new) {
       make(kernel, text, row->second);
     } else {
-      ++stats_.shared;
+      count_kernel(KernelOutcome::kShared);
     }
     *reason = row->second.why_not;
     return row->second.function;
-  }
-
-  KernelStats stats() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return stats_;
   }
 
  private:
@@ -92,23 +85,21 @@ class KernelLibrary {
 
   void make(const codegen::Kernel& kernel, const std::string& text, Row& row) {
     const auto start = std::chrono::steady_clock::now();
+    KernelOutcome outcome = KernelOutcome::kCompiled;
     const std::string key = target_ + text;
     const std::string name = "kernel_" + codegen::digest_of(key);
     if (std::optional<std::string> object = disk_.read(key)) {
       row.function = compiler_->load(*object, name.c_str(), &resolve, &row.why_not);
-      stats_.read += row.function != nullptr;
+      outcome = KernelOutcome::kRead;
     } else {
       std::string made;
       if (compiler_->emit(kernel, name.c_str(), &made, &row.why_not))
         row.function = compiler_->load(made, name.c_str(), &resolve, &row.why_not);
-      stats_.compiled += row.function != nullptr;
       if (row.function) disk_.write(key, made);
     }
-    if (!row.function) {
-      ++stats_.failed;
-      stats_.failure = row.why_not;
-    }
-    stats_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!row.function) outcome = KernelOutcome::kFailed;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    count_kernel(outcome, seconds, row.why_not);
   }
 
   const codegen::LlvmCompiler* compiler_ = nullptr;
@@ -117,7 +108,6 @@ class KernelLibrary {
   codegen::DiskCache disk_;
   std::mutex mutex_;
   std::unordered_map<std::string, Row> functions_;  // by the kernel's text
-  KernelStats stats_;
 };
 
 // Never ended: kernels run on any thread until the process ends.
@@ -133,8 +123,6 @@ KernelFunction kernel_function(const codegen::Kernel& kernel, std::string* why_n
 }
 
 std::string why_no_kernels() { return library().why_not(); }
-
-KernelStats kernel_stats() { return library().stats(); }
 
 std::string kernel_cache_folder(std::string* why_not) {
   *why_not = library().disk().why_not();

@@ -77,7 +77,8 @@ namespace {
 std::atomic<int64_t> small_bytes = 64 * 1024;
 
 bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
-  return codegen::fused_kind(graph, node) != codegen::FusedKind::kNone;
+  if (codegen::fused_kind(graph, node) == codegen::FusedKind::kNone) return false;
+  return !graph.meta(node.result()).device.is_cpu() || why_no_kernels().empty();
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
 int64_t TrainingProgram::set_small(int64_t bytes) { return small_bytes.exchange(bytes); }
 
 void TrainingProgram::use_kernels() {
-  if (kernels_ || !why_no_kernels().empty()) return;
+  if (kernels_) return;
   kernels_ = true;
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;

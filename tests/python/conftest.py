@@ -7,7 +7,11 @@ import sys
 # Before any test imports framejit.
 os.environ["FRAMEJIT_STRICT"] = "1"
 
-from support.fixtures import fresh_framejit, pytest_runtest_makereport  # noqa: E402, F401
+from support.fixtures import (  # noqa: E402, F401
+    fresh_framejit,
+    pytest_collection_finish,
+    pytest_runtest_makereport,
+)
 from support.skip_list import pytest_collection_modifyitems  # noqa: E402, F401
 
 

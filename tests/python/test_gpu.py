@@ -9,6 +9,10 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import framejit
+import test_expressions as expressions
+import test_native_operators as operators
+from framejit import _C
+from support.native import kernels_asked_for
 from support.same_as_eager import assert_same_as_eager, at_least
 from test_placement import OPERATORS, facts
 
@@ -257,3 +261,121 @@ def test_a_context_of_a_device_inside():
 @two_devices
 def test_from_one_device_to_another():
     check(lambda x: (x.to("cuda:1") * 2).to("cuda:0"), x23("cuda:0"), miss=None)
+
+
+# Kernels of the back end native. Their text is tested without a device in test_native_cuda.py.
+
+
+def check_native(fn, *args, rtol=2e-5, atol=2e-5):
+    """Cold and warm calls give what eager gives on the device, and kernels ran."""
+    framejit.reset()
+    made, failed = kernels_asked_for(), _C.kernel_stats()["failed"]
+    compiled = framejit.to_static(fn, backend="native")
+    for _ in range(2):
+        expected, found = fn(*args), compiled(*args)
+        assert facts(found) == facts(expected)
+        torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, equal_nan=True)
+    assert _C.kernel_stats()["failed"] == failed, _C.kernel_stats()["failure"]
+    assert kernels_asked_for() > made
+    return compiled
+
+
+NATIVE = {
+    "chain": lambda x, y: (torch.relu(x * y + 1) - x).tanh(),
+    "broadcast": lambda x, y: torch.sigmoid(x + y[0]) * y[:, :1],
+    "transposed": lambda x, y: torch.relu(x.t() + y.t()) * 2,
+    "strided": lambda x, y: x[:, ::2] * y[:, 1::2] + 1,
+    "bfloat16": lambda x, y: (x.bfloat16() * y.bfloat16()).exp() + 1,
+    "float16": lambda x, y: (x.half() * y.half() - 0.3).sin() + 1,
+    "float64": lambda x, y: (x.double() * y.double()).erf().log1p() * 2,
+    "integers": lambda x, y: (x * 100).to(torch.int32).float() + ((x > y) | (y > 1)),
+    "layer norm": lambda x, y: F.gelu(F.layer_norm(x + 1, [x.shape[-1]], y[0], y[1])),
+    "softmax": lambda x, y: torch.softmax(x * 0.5, -1) * y,
+    "log softmax": lambda x, y: torch.log_softmax(x * 0.5, -1) * y,
+    "rows": lambda x, y: x * torch.rsqrt((x * y).pow(2).mean(-1, keepdim=True) + 1e-6),
+    "levels": lambda x, y: ((x - x.amax(-1, keepdim=True)).exp() * y).sum(-1, keepdim=True) + x.amin(-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (37, 1030), (20000, 64)], ids=str)
+@pytest.mark.parametrize("which", NATIVE)
+def test_native_kernels(which, shape):
+    torch.manual_seed(0)
+    bound = 2e-2 if which in ("bfloat16", "float16") else 2e-5
+    check_native(NATIVE[which], torch.randn(shape, device="cuda"), torch.randn(shape, device="cuda"), rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("name,kind", operators.ELEMENTWISE)
+def test_native_operators(name, kind):
+    schema, op = expressions.FOUND[name][0], expressions.overload(name)
+
+    def f(*args, **kwargs):  # one operator makes no kernel
+        result = op(*args, **kwargs)
+        return result, torch.logical_not(result)
+
+    def moved(value):
+        return value.cuda() if isinstance(value, torch.Tensor) and value.dim() > 0 else value
+
+    for dtype in operators.dtypes_of(name, kind):
+        for positional, keywords in operators.settings_of(name, schema, kind, dtype):
+            args, kwargs = [moved(a) for a in positional], {key: moved(a) for key, a in keywords.items()}
+            expected = f(*args, **kwargs)
+            framejit.reset()
+            found = framejit.to_static(f, backend="native")(*args, **kwargs)
+            text = "{} {} {}".format(name, dtype, [a for a in positional if not isinstance(a, torch.Tensor)])
+            assert facts(found) == facts(expected), text
+            assert operators.is_close(found[0].cpu(), expected[0].cpu()), text
+
+
+def test_native_kernels_write_in_place():
+    def step(p, g, m):
+        m.mul_(0.9).add_(g, alpha=0.1)
+        p.addcdiv_(m, m.abs().sqrt().add_(1e-8), value=-1e-3)
+
+    torch.manual_seed(0)
+    expected = [torch.rand(300, 7, device="cuda") + 0.1 for _ in range(3)]
+    found = [t.clone() for t in expected]
+    made = kernels_asked_for()
+    compiled = framejit.to_static(step, backend="native")
+    for _ in range(3):
+        step(*expected)
+        compiled(*found)
+    assert kernels_asked_for() == made + 1
+    for one, other in zip(expected, found):
+        torch.testing.assert_close(other, one)
+        assert other._version == one._version
+
+
+def test_native_kernels_are_trained():
+    def f(x, w):
+        return torch.softmax(torch.tanh(x) * torch.sin(x) * w, -1) * w
+
+    results = []
+    for fn in (f, framejit.to_static(f, backend="native")):
+        torch.manual_seed(0)
+        x, w = torch.randn(50, 33, device="cuda", requires_grad=True), torch.randn(33, device="cuda")
+        fn(x, w).square().sum().backward()
+        results.append(x.grad)
+    torch.testing.assert_close(*results)
+
+
+def test_native_kernels_run_on_the_current_stream():
+    compiled = framejit.to_static(lambda x: torch.relu(x) * 3 - 1, backend="native")
+    x = torch.zeros(1 << 20, device="cuda")
+    compiled(x)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for number in range(20):
+            torch.cuda._sleep(200000)
+            x.fill_(number)  # a kernel that ran elsewhere would see the number before
+            found = compiled(x)
+            assert found.eq(3 * number - 1).all()
+
+
+@two_devices
+def test_native_kernels_of_two_devices():
+    compiled = framejit.to_static(lambda x: torch.relu(x) * 3 - 1, backend="native")
+    for index in (0, 1, 0):
+        x = torch.randn(1000, device="cuda:{}".format(index))
+        torch.testing.assert_close(compiled(x), torch.relu(x) * 3 - 1)

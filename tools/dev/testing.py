@@ -14,6 +14,7 @@ import venvs
 PYTEST_SECONDS = 3000
 CTEST_SECONDS = 900
 SHADOWED_CELL = "py312-torch2.4.1"
+CUDA_CELL = "py313-torch2.15.0"  # NVRTC is among its packages, and needs no device
 
 _shared_ctest_lock = threading.Lock()
 _shared_ctest_done = set()
@@ -130,6 +131,16 @@ def run_skip_list(cell, env):
     return Counts(failed=int(status != 0))
 
 
+def run_cuda_texts(cell, env):
+    """What the tests made kernels of compiles for CUDA devices too."""
+    command = [cell.venv_python, steps.path("tests", "python", "support", "cuda_texts.py"), env["FRAMEJIT_CUDA_TEXTS"]]
+    status, log = steps.run(command, cell.name + " cuda texts", env=env, check=False, seconds=CTEST_SECONDS)
+    steps.say("%s: %s" % (cell.name, steps.tail(log, 1).strip()))
+    if status != 0:
+        complain(cell.name + " cuda texts", log)
+    return Counts(failed=int(status != 0))
+
+
 def test_cell(cell, jobs=None, threads=None, arguments=()):
     """Set up, build and test one cell."""
     env = {"FRAMEJIT_STRICT": "1"}
@@ -140,7 +151,14 @@ def test_cell(cell, jobs=None, threads=None, arguments=()):
     steps.say("%s: GoogleTest" % cell.name)
     counts = run_ctests(folders, env)
     steps.say("%s: pytest" % cell.name)
+    with_cuda = cell.name == CUDA_CELL and not arguments
+    if with_cuda:
+        env["FRAMEJIT_CUDA_TEXTS"] = os.path.join(cell.build, "cuda_texts")
+        shutil.rmtree(env["FRAMEJIT_CUDA_TEXTS"], ignore_errors=True)
+        os.makedirs(env["FRAMEJIT_CUDA_TEXTS"])
     counts += run_pytest(cell, env, list(arguments))
+    if with_cuda:
+        counts += run_cuda_texts(cell, env)
     if not arguments:
         counts += run_skip_list(cell, env)
     steps.say("%s: %s" % (cell.name, counts))

@@ -1,5 +1,6 @@
 """Fixtures and hooks that all suites use; conftest.py names them."""
 
+import os
 import sys
 
 import pytest
@@ -34,6 +35,13 @@ def fresh_framejit():
     free_monitoring_tools(tools)
     framejit.enable_to_static(True)
     torch.set_grad_enabled(grad_enabled)
+
+
+def pytest_collection_finish(session):
+    """Keep the CUDA text of all kernels that the tests make, in the folder that FRAMEJIT_CUDA_TEXTS names."""
+    folder = os.environ.get("FRAMEJIT_CUDA_TEXTS")
+    if folder and "framejit" in sys.modules:
+        sys.modules["framejit"]._C._testing.collect_cuda(folder)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,0 +1,24 @@
+// What became of the kernels that this process asked for, whatever they run on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace framejit::torchlib {
+
+struct KernelStats {
+  uint64_t compiled = 0;
+  uint64_t read = 0;    // from disk
+  uint64_t shared = 0;  // asked for again
+  uint64_t failed = 0;
+  double seconds = 0;   // of compiling and reading
+  std::string failure;  // the last
+};
+
+enum class KernelOutcome : uint8_t { kCompiled, kRead, kShared, kFailed };
+
+// Any thread.
+void count_kernel(KernelOutcome outcome, double seconds = 0, const std::string& failure = {});
+KernelStats kernel_stats();
+
+}  // namespace framejit::torchlib
