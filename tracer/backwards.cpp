@@ -127,11 +127,12 @@ SymValue unwrapped_backward(Simulator& sim, SymValue backward) {
   return SymValue::borrow(PyCell_GET(PyTuple_GET_ITEM(closure, 0)));
 }
 
-// What a backward gave: a tensor or None for each argument.
+// What a backward gave: a tensor or None for each argument. More of None count as none.
 std::vector<PyObject*> gradients_of(Simulator& sim, PyObject* function, SymValue result, size_t count) {
   PyObject* obj = sim.keep(Ref::borrow(sim.realise(result)));
   std::vector<SymValue> gradients{result};
   if (PyTuple_Check(obj)) gradients = sim.collect(result);
+  while (gradients.size() > count && sim.realise(gradients.back()) == Py_None) gradients.pop_back();
   std::vector<PyObject*> objects;
   for (SymValue& gradient : gradients) {
     objects.push_back(sim.keep(Ref::borrow(sim.realise(gradient))));

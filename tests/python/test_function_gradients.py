@@ -155,6 +155,21 @@ class WithSetup(torch.autograd.Function):
         return gradient * product, gradient * x.exp()
 
 
+class Affine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias=None):
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias = bias is not None
+        product = x.mm(weight.t())
+        return product + bias if ctx.has_bias else product
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        of_bias = gradient.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
+        return gradient.mm(weight), gradient.t().mm(x) if ctx.needs_input_grad[1] else None, of_bias
+
+
 class Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -259,6 +274,8 @@ ONE_GRAPH = {
     "one of two outputs": lambda x: Pair.apply(x.sin(), x.cos())[1] * 2,
     "outputs without gradients": lambda x: Partly.apply(x * 3),
     "setup_context": lambda x: WithSetup.apply(x.sin(), x + 1),
+    "fewer arguments than gradients": lambda x: Affine.apply(x.view(1, 3), torch.eye(3)) * x,
+    "all arguments": lambda x: Affine.apply(x.sin().view(1, 3), torch.eye(3) * 2, x),
     "differentiable once": lambda x: Once.apply(x * 2) + x,
     "masks": lambda x: Masked.apply(x.sin()) * x,
     "random numbers": lambda x: Noisy.apply(x.sin()) * x,
@@ -599,6 +616,16 @@ BREAKS = {
     "a gradient is changed": (function(in_place), "its backward changes a tensor that it did not make"),
     "not linear": (function(lambda ctx, g: g.clamp(-0.5, 0.5)), "is not known to be linear in its gradients: aten::clamp"),
     "a sum with a constant": (function(lambda ctx, g: g + 1), "is not known to be linear in its gradients: aten::add"),
+    "a square": (function(lambda ctx, g: g * g), "is not known to be linear in its gradients: aten::mul"),
+    "a constant in parts": (
+        function(lambda ctx, g: g.masked_fill(g.detach() * 0 == 0, 1.0)),
+        "is not known to be linear in its gradients: aten::eq",
+    ),
+    "filled with one": (
+        function(lambda ctx, g: g.masked_fill(ctx.saved_tensors[0] > 0, 1.0)),
+        "is not known to be linear in its gradients: aten::masked_fill",
+    ),
+    "filled in place": (function(lambda ctx, g: g.clone().fill_(1)), "is not known to be linear in its gradients: aten::fill_"),
     "a constant": (function(lambda ctx, g: torch.ones(3)), "is not known to be linear in its gradients: a constant"),
     "a default dtype": (function(lambda ctx, g: g.to(torch.get_default_dtype())), "in its backward it asks for"),
     "an argument in place": (function(lambda ctx, g: g * 2, mark_dirty), "it changes an argument in place"),
