@@ -1,14 +1,12 @@
 #include "runtime/torch/function_calls.h"
 
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/python_function.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "graph/alias.h"
 #include "graph/linear.h"
 #include "runtime/torch/body_recorder.h"
+#include "runtime/torch/function_context.h"
 #include "runtime/torch/function_replay.h"
 #include "runtime/torch/gil.h"
 #include "runtime/torch/plan.h"
@@ -116,9 +114,9 @@ bool FunctionCalls::end(Recorder& recorder, const FunctionCall* call, std::strin
       !add_values(recorder, call->outputs, record->outputs) ||
       !add_values(recorder, items_of(saved.get()), record->saved) || !add_attributes(recorder, call->context, *record))
     return refuse("it has to do with a tensor that is not of this capture");
-  const auto* context = reinterpret_cast<THPFunction*>(call->context);
-  record->materializes = context->materialize_grads;
-  record->materializes_others = context->materialize_non_diff_grads;
+  const ContextFacts facts = context_facts(call->context);
+  record->materializes = facts.materializes;
+  record->materializes_others = facts.materializes_others;
   for (size_t i = 0; i < call->outputs.size(); ++i) {
     const bool differentiated = record->outputs[i].valid() && unpack_tensor(call->outputs[i]).requires_grad();
     record->differentiated.push_back(differentiated);

@@ -3,6 +3,8 @@
 // are made anew over the forward's operators.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -10,10 +12,6 @@
 
 #include "graph/graph.h"
 #include "runtime/executable.h"
-
-namespace at {
-class Tensor;
-}
 
 namespace framejit::torchlib {
 
