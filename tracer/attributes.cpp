@@ -60,6 +60,8 @@ bool is_forbidden_tensor_attribute(PyObject* name) {
 PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
   if (is_heap_type(type)) world_.rely_on_type_attr(type, name, found);
+  if (is_in_backward() && is_heap_type(type))
+    note_frozen(FrozenRead::Kind::kTypeAttr, reinterpret_cast<PyObject*>(type), name, found);
   return found;
 }
 
@@ -233,7 +235,10 @@ static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject
     }
     if (PyFunction_Check(found) || Py_TYPE(found)->tp_descr_get) {
       sim.mark_location();
-      return sim.from_real(sim.check(PyObject_GetAttr(fake, name)));
+      SymValue value = sim.from_real(sim.check(PyObject_GetAttr(fake, name)));
+      if (sim.is_in_backward() && Py_TYPE(found)->tp_descr_set)
+        sim.require_frozen_answer(PyUnicode_AsUTF8(name), value.get());
+      return value;
     }
     return SymValue::borrow(found);
   }
@@ -447,6 +452,7 @@ static bool names_made_function(Simulator& sim, PyObject* obj, PyObject* name, S
 
 void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* obj = owner.get();
+  if (is_sealed_context(obj)) stop(StopReason::kUnsupportedAttribute, "the context of a call is changed after it");
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
   if (descriptor && Py_TYPE(descriptor) == &PyProperty_Type) {
     Ref setter = check(PyObject_GetAttrString(descriptor, "fset"));

@@ -101,12 +101,9 @@ bool leaves_out_arguments(Simulator& sim, const SymValue& function, const CallAr
 }  // namespace
 
 // A call that makes no node of autograd's graph is a call of `forward` without gradients. One that makes a node has
-// code of the program in its backward, which runs whenever that does and may have effects: it is left to the
-// interpreter, with graphs on both sides.
+// code of the program in its backward too (backwards.cpp).
 static SymValue apply_function(Simulator& sim, PyObject* owner, CallArgs args) {
   for (SymValue& value : args.positional) sim.realise(value);
-  if (is_differentiated(sim, args))
-    sim.stop(StopReason::kUnsupportedTensor, fmt::format("{} where gradients are recorded", qualified_name(owner)));
   const SymValue function = SymValue::borrow(owner);
   if (leaves_out_arguments(sim, function, args))
     sim.stop(StopReason::kUnknownCall, fmt::format("{} with defaults of its arguments", qualified_name(owner)));
@@ -116,6 +113,7 @@ static SymValue apply_function(Simulator& sim, PyObject* owner, CallArgs args) {
       _PyType_Lookup(reinterpret_cast<PyTypeObject*>(library().autograd_function_base), interned("apply"));
   const Ref apply = sim.check(Py_TYPE(method)->tp_descr_get(method, nullptr, simulated));
   const GradModeOfCaller caller(sim);
+  if (is_differentiated(sim, args)) return call_differentiated(sim, owner, apply.get(), std::move(args));
   return sim.call_real(apply.get(), args);
 }
 

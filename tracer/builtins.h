@@ -13,4 +13,7 @@ namespace framejit::builtins {
 #undef BREAK
 #undef HANDLER
 
+// Of a torch.autograd.Function that makes a node of autograd's graph. `apply`: of a class that the simulation runs for.
+SymValue call_differentiated(Simulator& sim, PyObject* owner, PyObject* apply, CallArgs args);
+
 }  // namespace framejit::builtins

@@ -82,6 +82,7 @@ void fill_library() {
   lib.tensor_base = resolve_forever("torch._C.TensorBase");
   lib.parameter_type = resolve_forever("torch.nn.Parameter");
   lib.autograd_function = resolve_forever("torch.autograd.Function");
+  lib.once_differentiable = resolve_forever("torch.autograd.function.once_differentiable");
   lib.autograd_function_base = resolve_forever("torch._C._FunctionBase");
   if (lib.autograd_function)
     lib.autograd_function_setup = PyObject_GetAttrString(lib.autograd_function, "setup_context");

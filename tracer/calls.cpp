@@ -175,7 +175,21 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
                         ? call_container_method(callable, tuple.get(), keywords.get())
                         : from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
   note_native_origin(result.get());
+  if (is_in_backward()) require_frozen_answer(callable, args, result.get());
   return result;
+}
+
+// C code and functions of the library are asked about tensors.
+void Simulator::require_frozen_answer(PyObject* callable, const CallArgs& args, PyObject* answer) {
+  const bool of_tensors = std::any_of(args.positional.begin(), args.positional.end(),
+                                      [&](const SymValue& value) { return is_tensor(value.get()); });
+  if (!of_tensors && !is_torch_builtin(callable) && !PyFunction_Check(callable)) return;
+  const bool descriptor =
+      PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type;
+  Ref name =
+      descriptor ? Ref::borrow(PyDescr_NAME(callable)) : Ref::steal(PyObject_GetAttrString(callable, "__name__"));
+  if (!name) PyErr_Clear();
+  require_frozen_answer(name ? PyUnicode_AsUTF8(name.get()) : "", answer);
 }
 
 void Simulator::note_native_origin(PyObject* made) {
@@ -256,6 +270,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
     }
     if (services_.captured_function) {
       if (PyObject* inner = services_.captured_function(f)) {
+        if (is_in_backward()) refuse_in_body("a captured function is called");
         callable = SymValue::borrow(inner);
         continue;
       }

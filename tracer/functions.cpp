@@ -159,6 +159,7 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
 }
 
 SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain) {
+  if (is_in_backward()) note_frozen(FrozenRead::Kind::kCode, function, nullptr, PyFunction_GET_CODE(function));
   if (const CallableRow* row = find_callable(function)) {
     world_.rely_on_code(function);
     return call_row(*row, function, std::move(args));

@@ -109,6 +109,7 @@ void Simulator::rely_on_registrations() {
 }
 
 Ref Simulator::rely_on_answer(PyObject* question) {
+  if (is_in_backward()) refuse_in_body("it asks for '" + qualified_name(question) + "'");
   Ref answer = check(PyObject_CallObject(question, nullptr));
   if (!is_plain_data(answer.get()) && !is_identity_constant(answer.get()))
     stop(StopReason::kUnknownCall, qualified_name(question));

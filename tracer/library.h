@@ -18,6 +18,7 @@ struct Library {
   PyObject* autograd_function = nullptr;        // torch.autograd.Function
   PyObject* autograd_function_base = nullptr;   // torch._C._FunctionBase, the type of what a context is
   PyObject* autograd_function_setup = nullptr;  // torch.autograd.Function.setup_context, where nothing overrides it
+  PyObject* once_differentiable = nullptr;      // torch.autograd.function.once_differentiable
   PyObject* set_grad_enabled = nullptr;         // torch._C._set_grad_enabled
   PyObject* partial_type = nullptr;             // functools.partial
   PyObject* enum_type = nullptr;                // enum.Enum

@@ -26,11 +26,13 @@ SymValue Simulator::load_cell(PyObject* cell, PyObject* name) {
     if (contents) return SymValue::borrow(contents);
   } else {
     World::OverlayRead written = world_.overlay(cell, contents_name);
+    if (written.found && is_in_backward()) refuse_in_body("it reads a variable that was written");
     if (written.found) {
       if (written.value) return SymValue::borrow(written.value);
     } else {
       graph::SourceId source = world_.sources().read(graph::SourceKind::kCellContents, outside->source);
       contents = PyCell_GET(cell);
+      if (is_in_backward()) note_frozen(FrozenRead::Kind::kCell, cell, nullptr, contents);
       if (contents) return world_.wrap(contents, source);
       world_.guard(graph::GuardKind::kUnbound, source);
     }
@@ -86,6 +88,8 @@ PyObject* cell_of(Simulator& sim, SimFrame& frame, int32_t slot) {
 
 // A dictionary of globals as one of the program's objects: reads are guarded by key, writes go to the overlay.
 std::optional<SymValue> Simulator::read_namespace(PyObject* dict, PyObject* name) {
+  if (is_in_backward() && (world_.representation(dict) || world_.overlay(dict, name).found))
+    refuse_in_body("it reads names of a module that the trace has as a dictionary");
   // The same dictionary as a value of the trace.
   if (PyObject* shadow = world_.representation(dict)) {
     PyObject* value = PyDict_GetItemWithError(shadow, name);
@@ -95,6 +99,7 @@ std::optional<SymValue> Simulator::read_namespace(PyObject* dict, PyObject* name
   if (written.found) return written.value ? std::optional(SymValue::borrow(written.value)) : std::nullopt;
   PyObject* value = PyDict_GetItemWithError(dict, name);
   if (!value && PyErr_Occurred()) raise();
+  if (is_in_backward()) note_frozen(FrozenRead::Kind::kItem, dict, name, value);
   if (!value || (is_identity_constant(value) && !world_.representation(value))) {
     world_.rely_on_item(dict, name, value);
     return value ? std::optional(SymValue::borrow(value)) : std::nullopt;

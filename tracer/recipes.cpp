@@ -92,6 +92,7 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
     id = constant(obj);
   else {
     // What is made by a call of its type needs its parts first, and cannot be one of them.
+    if (sim_.is_sealed_context(obj)) cannot_rebuild(obj);
     const bool within_itself = std::find(describing_.begin(), describing_.end(), obj) != describing_.end();
     if (within_itself || describing_.size() >= kDeepestContainer) cannot_rebuild(obj);
     describing_.push_back(obj);

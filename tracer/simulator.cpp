@@ -203,7 +203,9 @@ void Simulator::chain_context(PyObject* exception) {
 SymValue Simulator::run_frame(SimFrame& frame) {
   if (frames_.size() >= kMaxDepth) stop(StopReason::kDeepRecursion, fmt::format("{} frames", frames_.size()));
   if (!frame.cached_location.valid()) frame.library = is_library_file(frame.code->filename.get());
-  capture_->has_handlers = capture_->has_handlers || handles_exceptions(*frame.code);
+  const bool handles = handles_exceptions(*frame.code);
+  if (handles && is_in_backward()) refuse_in_body("an exception may be handled");
+  capture_->has_handlers = capture_->has_handlers || handles;
   FrameScope scope(frames_, &frame);
   while (true) {
     try {

@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -159,6 +160,31 @@ class Simulator {
   void require_pure_builtin(PyObject* key, PyObject* self, CallArgs& args);
   void require_no_iterator(const SymValue& value);
   [[noreturn]] void refuse_in_body(const std::string& what);
+
+  // --- the backward of a torch.autograd.Function (backwards.cpp), followed when the forward is. It runs later, and in
+  // captured form without Python: besides what a body may not do, it may not look at what only then is known. What it
+  // reads of the program is noted, for who runs it to look whether that still holds.
+  template <class Run>
+  auto in_backward(std::vector<FrozenRead>& reads, Run&& run) {
+    struct Leave {
+      Simulator& sim;
+      std::vector<FrozenRead>* before;
+      bool was_frozen;
+      ~Leave() {
+        sim.frozen_reads_ = before;
+        sim.world_.set_frozen(was_frozen);
+      }
+    } leave{*this, std::exchange(frozen_reads_, &reads), world_.set_frozen(true)};
+    return in_body(std::forward<Run>(run));
+  }
+  bool is_in_backward() const { return frozen_reads_ != nullptr; }
+  void note_frozen(FrozenRead::Kind kind, PyObject* holder, PyObject* name, PyObject* found);
+  // Of what C code of torch told of tensors, or of its state.
+  void require_frozen_answer(std::string_view name, PyObject* answer);
+  void require_frozen_answer(PyObject* callable, const CallArgs& args, PyObject* answer);
+  // The context of a call that is a node of autograd's graph: it stands for what no recipe makes.
+  void seal_context(PyObject* context);
+  bool is_sealed_context(PyObject* obj) const { return sealed_contexts_.count(obj) != 0; }
 
   // --- objects (attributes.cpp, items.cpp, iteration.cpp, operators.cpp)
   SymValue load_attr(const SymValue& owner, PyObject* name);
@@ -343,6 +369,8 @@ class Simulator {
   World world_;
   std::vector<SimFrame*> frames_;
   int body_depth_ = 0;
+  std::vector<FrozenRead>* frozen_reads_ = nullptr;
+  std::unordered_set<PyObject*> sealed_contexts_;
   uint64_t count_ = 0;
   uint64_t next_forget_ = 0;  // instruction at which natives that the trace dropped are looked for
   std::vector<std::pair<Ref, Ref>> state_calls_;

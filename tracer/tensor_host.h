@@ -14,6 +14,23 @@ namespace framejit {
 
 class FrameGate;
 
+// A call of a torch.autograd.Function that makes a node of autograd's graph.
+struct FunctionCall {
+  PyObject* function;  // the class
+  PyObject* context;   // of the call: what the node is to Python
+  std::vector<PyObject*> arguments;
+  std::vector<PyObject*> outputs;
+};
+
+// Something that code of the program read, and would read anew each time that it runs.
+struct FrozenRead {
+  enum class Kind : uint8_t { kItem, kTypeAttr, kCell, kCode };
+  Kind kind;
+  Ref holder;  // dictionary, type, cell or function
+  Ref name;    // of an item or attribute
+  Ref found;   // null: nothing
+};
+
 class TensorHost {
  public:
   virtual ~TensorHost() = default;
@@ -76,6 +93,18 @@ class TensorHost {
   // The node over the last two bodies. Its results, or none with a reason.
   virtual std::vector<Ref> record_cond(PyObject* predicate, std::string* why_not) = 0;
   virtual std::vector<Ref> record_while_loop(const std::vector<PyObject*>& carried, std::string* why_not) = 0;
+
+  // Calls of a torch.autograd.Function. What is recorded between the first two is its forward, which may be left
+  // without a call: it raised. end_function() is false with a reason if the graph cannot hold the call.
+  virtual void begin_function() {}
+  virtual bool end_function(const FunctionCall*, std::string*) { return false; }
+  // Gradients for the outputs of the call that ended last, null for None; empty with a reason. What is recorded until
+  // end_gradient() is looked at, which is false with a reason if a backward may not do that, and dropped. `reads`: what
+  // must not have changed when the backward runs.
+  virtual std::vector<Ref> begin_gradient(std::string*) { return {}; }
+  virtual bool end_gradient(const std::vector<PyObject*>& /*results*/, std::vector<FrozenRead>, std::string*) {
+    return false;
+  }
 
   // Value of a fake in the graph now (an in-place operator does not change it).
   virtual graph::ValueId value_of(PyObject* fake) = 0;

@@ -220,8 +220,14 @@ static bool has_known_items(PyObject* frozen) {
   return static_cast<bool>(items);
 }
 
+void World::require_frozen(PyObject* real) const {
+  const bool constant = is_plain_data(real) || is_identity_constant(real) || Py_TYPE(real) == &PyCell_Type;
+  if (!constant) stop(StopReason::kUnsupportedTensor, fmt::format("a '{}' is read", Py_TYPE(real)->tp_name));
+}
+
 SymValue World::wrap(PyObject* real, SourceId source) {
   FJ_CHECK(real, "an unbound value cannot be wrapped");
+  if (frozen_) require_frozen(real);
   if (PyObject* known = representation(real)) {
     guard_same(outside_[known].source, source, true);
     return SymValue::borrow(known);

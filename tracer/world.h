@@ -101,6 +101,9 @@ class World {
   // Functions that MakeFunction made in the trace: their defaults, closures and attributes are values of the trace.
   std::unordered_set<PyObject*>& made_functions() { return made_functions_; }
 
+  // While it is on, what is read from outside must be constants and plain data.
+  bool set_frozen(bool on) { return std::exchange(frozen_, on); }
+
   const std::unordered_map<PyObject*, Outside>& outside() const { return outside_; }
   const std::vector<PyObject*>& outside_in_order() const { return order_; }
   graph::Capture& capture() { return capture_; }
@@ -111,6 +114,7 @@ class World {
  private:
   PyObject* add(OutsideKind kind, Ref representation, PyObject* real, graph::SourceId source, Ref original);
   Ref wrap_item(PyObject* real, graph::SourceId source);
+  void require_frozen(PyObject* real) const;
   SymValue wrap_tensor(PyObject* real, graph::SourceId source);
   bool may_be_made_anew(PyObject* function, graph::SourceId source) const;
   SymValue wrap_function(PyObject* real, graph::SourceId source);
@@ -131,6 +135,7 @@ class World {
   std::unordered_set<PyObject*> made_functions_;
   std::vector<PyObject*> order_;
   int depth_ = 0;  // of containers that are being read
+  bool frozen_ = false;
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;

@@ -9,7 +9,9 @@
 #include "graph/split.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/gil.h"
+#include "runtime/torch/meta_call.h"
 #include "runtime/torch/recording.h"
+#include "tracer/frame_gate.h"
 
 namespace framejit::torchlib {
 
@@ -52,6 +54,16 @@ class OnThisThread {
   bool previous_;
 };
 
+// The program's own backwards run on fakes: none of their frames is to be captured.
+class LetThrough {
+ public:
+  explicit LetThrough(FrameGate& gate) : open_(gate) {}
+
+ private:
+  HoldGil gil_;
+  OpenGate open_;
+};
+
 }  // namespace
 
 std::vector<TangentMeta> usual_tangents(const Recording& recording) {
@@ -87,6 +99,8 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
   for (uint32_t i : recording.differentiable_inputs) inputs.push_back(recording.inputs[i].fake);
   std::vector<at::Tensor> grads;
   {
+    std::optional<LetThrough> let_through;
+    if (!recording.functions.empty()) let_through.emplace(*gate_for_program_code());
     AllowThreads no_gil;
     Unrecordable unrecordable(recording, node_count);
     OnThisThread here;

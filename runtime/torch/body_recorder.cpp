@@ -44,15 +44,35 @@ const char* why_not_output(const Recorder& recorder, const at::Tensor& output) {
 }  // namespace
 
 std::vector<at::Tensor> BodyRecorder::begin(Recorder& recorder, const std::vector<at::Tensor>& like) {
+  std::vector<ValueId> values;
+  values.reserve(like.size());
+  for (const at::Tensor& fake : like) values.push_back(fake_impl(fake)->value());
+  return begin(recorder, values);
+}
+
+std::vector<at::Tensor> BodyRecorder::begin(Recorder& recorder, const std::vector<ValueId>& like) {
   graph::Graph& graph = recorder.graph();
   Mark& mark = open_.emplace_back(Mark{graph.node_count(), graph.value_count(), {}});
   if (like.empty()) return {};
   std::vector<graph::TensorMeta> metas;
   metas.reserve(like.size());
-  for (const at::Tensor& fake : like) metas.push_back(graph.meta(fake_impl(fake)->value()));
+  for (ValueId value : like) metas.push_back(graph.meta(value));
   const graph::NodeId node = graph.add_node(parameters_op(), {}, results_of(metas), recorder.location());
   for (size_t i = 0; i < metas.size(); ++i) mark.parameters.push_back(graph.node(node).result(i));
   return fakes_of(recorder, node);
+}
+
+// Erased, not truncated: inputs that the body was the first to read stay.
+void BodyRecorder::erase(Recorder& recorder, const Mark& mark) {
+  graph::Graph& graph = recorder.graph();
+  for (size_t n = mark.node_count; n < graph.node_count(); ++n) graph.erase(graph::NodeId(n));
+  recorder.forget_values_from(ValueId(mark.value_count));
+}
+
+void BodyRecorder::drop(Recorder& recorder) {
+  FJ_CHECK(!open_.empty(), "a body ends that did not begin");
+  erase(recorder, open_.back());
+  open_.pop_back();
 }
 
 bool BodyRecorder::end(Recorder& recorder, const std::vector<at::Tensor>& outputs, std::string* why_not) {
@@ -70,9 +90,7 @@ bool BodyRecorder::end(Recorder& recorder, const std::vector<at::Tensor>& output
                                                 .first_value = mark.value_count,
                                                 .parameters = mark.parameters,
                                                 .outputs = values});
-  // Erased, not truncated: inputs that the body was the first to read stay.
-  for (size_t n = mark.node_count; n < graph.node_count(); ++n) graph.erase(graph::NodeId(n));
-  recorder.forget_values_from(ValueId(mark.value_count));
+  erase(recorder, mark);
   if (auto why = graph::why_not_body(split.graph)) return *why_not = *why, false;
   Body& body = ended_.emplace_back();
   for (ValueId id : split.graph.outputs()) body.outputs.push_back(split.graph.meta(id));

@@ -14,8 +14,12 @@ class BodyRecorder {
  public:
   // A fake for each parameter, of the kind of these.
   std::vector<at::Tensor> begin(Recorder& recorder, const std::vector<at::Tensor>& like);
+  std::vector<at::Tensor> begin(Recorder& recorder, const std::vector<graph::ValueId>& like);
   // False with a reason if this makes no body. Either way the graph is without what was recorded.
   bool end(Recorder& recorder, const std::vector<at::Tensor>& outputs, std::string* why_not);
+
+  // Ends one that becomes no part of the graph.
+  void drop(Recorder& recorder);
 
   // Over the two bodies that ended last. Empty with a reason.
   std::vector<at::Tensor> cond(Recorder& recorder, const at::Tensor& predicate, std::string* why_not);
@@ -32,6 +36,7 @@ class BodyRecorder {
     std::vector<graph::ValueId> captured;
     std::vector<graph::TensorMeta> outputs;
   };
+  static void erase(Recorder& recorder, const Mark& mark);
   std::pair<Body, Body> take_two();
   static std::vector<at::Tensor> add_node(Recorder& recorder, graph::OpId op, std::span<const graph::Operand> operands,
                                           const std::vector<graph::TensorMeta>& kinds, std::string* why_not);

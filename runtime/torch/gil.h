@@ -18,4 +18,16 @@ class AllowThreads {
   PyThreadState* state_;
 };
 
+// Scope with the GIL, on any thread.
+class HoldGil {
+ public:
+  HoldGil() : state_(PyGILState_Ensure()) {}
+  ~HoldGil() { PyGILState_Release(state_); }
+  HoldGil(const HoldGil&) = delete;
+  HoldGil& operator=(const HoldGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 }  // namespace framejit::torchlib

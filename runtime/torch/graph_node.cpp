@@ -157,7 +157,8 @@ bool GraphNode::is_plain(const variable_list& gradients) const {
 variable_list GraphNode::apply(variable_list&& gradients) {
   std::lock_guard<std::mutex> lock(state_mutex_);
   TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
-  if (c10::GradMode::is_enabled() || !is_plain(gradients)) return program_->recompute(unpack_inputs(), gradients);
+  if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
+    return program_->recompute(unpack_inputs(), gradients);
   const BackwardPlan& backward = program_->plan_for(gradients);
   if (!backward.complete) return program_->recompute(unpack_inputs(), gradients);
   const graph::Graph& graph = backward.graph.graph;

@@ -48,6 +48,7 @@ class AskedDevice {
 }  // namespace
 
 void set_meta_call_gate(FrameGate* gate) { meta_call_gate = gate; }
+FrameGate* gate_for_program_code() { return meta_call_gate; }
 
 const char* device_of_meta_call() {
   if (!asked_device) return nullptr;

@@ -12,6 +12,8 @@ namespace framejit::torchlib {
 
 // Where Python code is kept out of a capture, Meta kernels in Python are let through. Null: it is not.
 void set_meta_call_gate(FrameGate* gate);
+// Null before the first capture. To be asked with the GIL.
+FrameGate* gate_for_program_code();
 
 class MetaCall {
  public:

@@ -449,6 +449,13 @@ void Plan::run(at::Tensor* registers) const {
   run(registers, progress);
 }
 
+void Plan::run_nodes(at::Tensor* registers, size_t first_node, size_t end_node) const {
+  StackLease lease;
+  for (const Step& step : steps_)
+    if (step.node.index() >= first_node && step.node.index() < end_node)
+      run_step(step, registers, lease.stack(), nullptr);
+}
+
 void Plan::run(at::Tensor* registers, Progress& progress) const {
   StackLease lease;
   std::unique_ptr<OperatorStateScope> state;

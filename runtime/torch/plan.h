@@ -61,6 +61,8 @@ class Plan {
   // Registers of the graph's inputs are filled in. Throws what an operator throws.
   void run(at::Tensor* registers) const;
   void run(at::Tensor* registers, Progress& progress) const;
+  // The steps of these nodes, in a graph whose nodes all run in the same state.
+  void run_nodes(at::Tensor* registers, size_t first_node, size_t end_node) const;
 
  private:
   struct Source {

@@ -200,12 +200,19 @@ graph::NodeId Recorder::node_of_sequence(uint64_t sequence, size_t node_count) c
 }
 
 ValueId Recorder::add_node(const OpEntry& op) {
-  if (refused_.valid() && graph_->node_count() == refused_.index()) stop_trace("GradientNeedsData", op.info->name);
+  if (refused_.valid() && graph_->node_count() == refused_.index()) {
+    if (in_function_)
+      stop_trace("UnsupportedTensor",
+                 "a torch.autograd.Function where gradients are recorded: it gives a view, or its "
+                 "backward fails on fakes");
+    stop_trace("GradientNeedsData", op.info->name);
+  }
   sequences_.resize(graph_->node_count(), at::sequence_number::peek());
   sequences_.push_back(at::sequence_number::peek());
   const graph::Node& node = graph_->node(graph_->add_node(op.id, operands_, results_, location_));
   if (c10::GradMode::is_enabled() != ambient_grad_mode_) {
     has_mixed_grad_mode_ = true;
+    program_mixes_grad_modes_ = program_mixes_grad_modes_ || !in_function_;
     for (size_t i = 0; op.is_view && i < results_.size(); ++i) grad_modes_[node.result(i).value] = !ambient_grad_mode_;
   }
   return node.first_result;

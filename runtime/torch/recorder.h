@@ -84,6 +84,10 @@ class Recorder {
   void set_ambient_grad_mode(bool enabled) { ambient_grad_mode_ = enabled; }
   // Whether grad mode was another than at the start for any operator.
   bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }
+  // Autograd has grad mode off for the forward of a torch.autograd.Function, which is no change by the program.
+  void set_in_function(bool inside) { in_function_ = inside; }
+  void note_function() { has_mixed_grad_mode_ = true; }
+  bool program_mixes_grad_modes() const { return program_mixes_grad_modes_; }
   // The program has changed inference mode or the default dtype: what is recorded from here on runs in that state.
   void note_state();
 
@@ -132,6 +136,8 @@ class Recorder {
   std::unordered_map<uint32_t, bool> grad_modes_;
   bool ambient_grad_mode_ = true;
   bool has_mixed_grad_mode_ = false;
+  bool program_mixes_grad_modes_ = false;
+  bool in_function_ = false;
   bool state_changed_ = false;
   bool quiet_ = false;
   graph::NodeId refused_;

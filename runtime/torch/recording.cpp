@@ -30,10 +30,13 @@ const graph::Node* view_step(const graph::Graph& graph, ValueId value, ValueId* 
 
 namespace {
 
-// The fresh tensor or input that an output is a view of. `views`: whether there is a view between them.
-ValueId root_of(const graph::Graph& graph, ValueId value, bool* views, bool* resized_root) {
+// The fresh tensor or input that an output is a view of. `views`: whether there is a view between them. `cut`: whether
+// one of these has a history of its own.
+ValueId root_of(const Recording& recording, ValueId value, bool* views, bool* resized_root, bool* cut) {
+  const graph::Graph& graph = recording.recorder.graph();
   ValueId base;
   while (const graph::Node* node = view_step(graph, value, &base)) {
+    *cut |= recording.functions.gave(value);
     const OpEntry* op = op_entry_by_id(node->op);
     if (op->is_view) {
       *views = true;
@@ -113,8 +116,9 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     }
     spec.data = fake->is_copy();
     spec.custom_view = is_custom_view(output);
-    bool views = false, resized_root = false;
-    ValueId root = root_of(graph, spec.value, &views, &resized_root);
+    bool views = false, resized_root = false, cut = false;
+    ValueId root = root_of(recording, spec.value, &views, &resized_root, &cut);
+    if (cut && output.requires_grad()) return refuse("an output is a view that a torch.autograd.Function gave");
     if (views && resized_root) return refuse("an output is a view of a tensor that is reshaped in place");
     if (!output.requires_grad() || spec.data || !known_roots.try_emplace(root.value, true).second) continue;
     if (graph.value(root).is_input()) continue;  // LibTorch's own views of the real tensor have the history

@@ -9,6 +9,7 @@
 
 #include "graph/capture.h"
 #include "runtime/torch/body_recorder.h"
+#include "runtime/torch/function_calls.h"
 #include "runtime/torch/global_state.h"
 #include "runtime/torch/recorder.h"
 
@@ -51,6 +52,7 @@ struct Recording {
 
   Recorder recorder;
   BodyRecorder bodies;
+  FunctionCalls functions;
   SavedGlobalState state;
   std::vector<InputFake> inputs;
   std::vector<OutputSpec> outputs;

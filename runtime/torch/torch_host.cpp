@@ -189,6 +189,29 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return wrapped([&] { return recording.bodies.while_loop(recording.recorder, unpacked(carried), why_not); });
   }
 
+  void begin_function() override {
+    Recording& recording = *sessions().recording;
+    recording.functions.begin(recording.recorder);
+  }
+
+  bool end_function(const FunctionCall* call, std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    return with_translated_errors([&] { return recording.functions.end(recording.recorder, call, why_not); });
+  }
+
+  std::vector<Ref> begin_gradient(std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    return wrapped([&] { return recording.functions.begin_gradient(recording.recorder, recording.bodies, why_not); });
+  }
+
+  bool end_gradient(const std::vector<PyObject*>& results, std::vector<FrozenRead> reads,
+                    std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    return with_translated_errors([&] {
+      return recording.functions.end_gradient(recording.recorder, recording.bodies, results, std::move(reads), why_not);
+    });
+  }
+
   graph::ValueId value_of(PyObject* fake) override { return fake_impl(unpack_tensor(fake))->value(); }
 
   bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) override {
@@ -206,6 +229,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     if (!ran) {
       take_error(why_not);
       *refused = session.recording->unrecordable;
+    } else if (!finished) {
+      *refused = session.recording->functions.first_node();
     }
     session.recording->recorder.set_graph(&session.capture->graph);
     if (ran && finished) session.finished = session.recording;
@@ -257,8 +282,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
     std::vector<Ref> objects;
     const bool made = with_translated_errors([&] {
       for (at::Tensor& tensor : make()) {
-        objects.push_back(Ref::steal(wrap_tensor(std::move(tensor))));
-        if (!objects.back()) return false;
+        const bool defined = tensor.defined();
+        objects.push_back(defined ? Ref::steal(wrap_tensor(std::move(tensor))) : Ref());
+        if (defined && !objects.back()) return false;
       }
       return true;
     });

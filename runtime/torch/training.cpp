@@ -147,7 +147,7 @@ std::string TrainingProgram::why_not_recompute() const {
   const graph::AliasClasses aliases(graph);
   std::vector<ValueId> written;
   if (graph.has_states()) return "inference mode or the default dtype changes inside of it";
-  if (recording_->recorder.has_mixed_grad_mode()) return "grad mode changes inside of it";
+  if (recording_->recorder.program_mixes_grad_modes()) return "grad mode changes inside of it";
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     const graph::OpInfo& info = graph::op_info(node.op);
@@ -161,14 +161,19 @@ std::string TrainingProgram::why_not_recompute() const {
 }
 
 variable_list TrainingProgram::recompute(const std::vector<at::Tensor>& inputs, const variable_list& gradients) {
-  TORCH_CHECK(why_not_recompute_.empty(), "framejit: a captured graph cannot be differentiated twice if ",
+  TORCH_CHECK(why_not_recompute_.empty(),
+              "framejit: a captured graph cannot be differentiated twice, or when what a backward "
+              "reads has changed, if ",
               why_not_recompute_, "; run it under framejit.enable_to_static_guard(False)");
   const graph::Graph& graph = *recording_->joint;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!recompute_plan_)
-      recompute_plan_ = std::make_unique<Plan>(graph, recording_->roots, recording_->recorder.constants(),
-                                               std::vector<bool>(), PlanKind::kWithAutograd);
+    if (!recompute_plan_) {
+      std::vector<ValueId> keep = recording_->functions.values();
+      keep.insert(keep.end(), recording_->roots.begin(), recording_->roots.end());
+      recompute_plan_ = std::make_unique<Plan>(graph, keep, recording_->recorder.constants(), std::vector<bool>(),
+                                               PlanKind::kWithAutograd);
+    }
   }
   bool create_graph = c10::GradMode::is_enabled();
   c10::AutoGradMode grad_mode(true);
@@ -176,7 +181,7 @@ variable_list TrainingProgram::recompute(const std::vector<at::Tensor>& inputs, 
   {
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     for (size_t i = 0; i < inputs.size(); ++i) registers[graph.inputs()[i].index()] = inputs[i];
-    recompute_plan_->run(registers.data());
+    recording_->functions.run(*recompute_plan_, registers.data());
   }
   variable_list outputs, grad_outputs, wanted;
   for (size_t i = 0; i < gradients.size(); ++i) {

@@ -1,4 +1,7 @@
-"""torch.autograd.Function in captured code: one graph where no gradients are recorded, one break where they are."""
+"""torch.autograd.Function in captured code: one graph without gradients, and breaks where its backward is not recorded.
+
+Those with gradients that are one graph: test_function_gradients.py.
+"""
 
 import pytest
 import torch
@@ -282,10 +285,8 @@ def test_in_a_module():
 TRAINING = {
     "saved tensors and attributes": lambda x: Scaled.apply(x.sin(), 2.0) * x,
     "setup_context, two outputs": lambda x: WithSetup.apply(x.sin(), x + 1),
-    "outputs that are no tensors": lambda x: Rounded.apply(x * 3)[:2],
     "in place on what was made": lambda x: AddsInPlace.apply(x * 2, 1.5),
-    "a view": lambda x: Reversed.apply(x.sin(), 0.5) * 2,
-    "its input": lambda x: Same.apply(x.sin()) + 1,
+    "a view": lambda x: Reversed.apply(x.sin(), 0.5),
     "an effect in backward": lambda x: Logs.apply(x.sin()) * 2,
 }
 

@@ -64,8 +64,7 @@ TEST(RematerializeTest, KeepsWhatTheProgramSeesAndWhatIsSmall) {
   Graph forward = parsed(kForward);
   const ValueId needed[] = {numbered(4), numbered(5)}, seen[] = {numbered(5)}, others[] = {numbered(6)};
   EXPECT_EQ(numbers(values_to_keep(forward, needed, seen, is_pointwise, 0)), (std::vector<uint32_t>{4, 5}));
-  EXPECT_EQ(numbers(values_to_keep(forward, needed, others, is_pointwise, 64 * 64 * 4)),
-            (std::vector<uint32_t>{4, 5}));
+  EXPECT_EQ(numbers(values_to_keep(forward, needed, others, is_pointwise, 64 * 64 * 4)), (std::vector<uint32_t>{4, 5}));
 }
 
 TEST(RematerializeTest, KeepsWhatIsMadeOfSomethingWrittenLater) {
