@@ -294,8 +294,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   static void finish_graph(ThreadSessions& session) {
     Recording& recording = *session.recording;
+    graph::Graph& graph = recording.recorder.graph();  // recording a backward turns to another
     if (recording.training()) session.training = std::make_shared<TrainingProgram>(session.recording);
-    set_outputs(recording.recorder.graph(), recording, session.training.get());
+    set_outputs(graph, recording, session.training.get());
   }
 
   // Those that passes must keep: the program's, then what the backward needs.
