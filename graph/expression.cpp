@@ -280,29 +280,12 @@ class Evaluation {
       if (i == 0 && (node.op == Op::kLargest || node.op == Op::kSmallest))
         result = next;
       else
-        result = *arithmetic(step(node.op), result, next);
+        result = *arithmetic(combining(node.op), result, next);
     }
     return result;
   }
 
   static T start(Op op) { return op == Op::kProduct || op == Op::kAll ? 1 : 0; }
-
-  static Op step(Op op) {
-    switch (op) {
-      case Op::kSum:
-        return Op::kAdd;
-      case Op::kProduct:
-        return Op::kMultiply;
-      case Op::kLargest:
-        return Op::kMaximum;
-      case Op::kSmallest:
-        return Op::kMinimum;
-      case Op::kAny:
-        return Op::kOr;
-      default:
-        return Op::kAnd;
-    }
-  }
 
   const Expression& expression_;
   std::span<const ExpressionArgument<T>> arguments_;

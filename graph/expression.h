@@ -56,6 +56,23 @@ const Expression* expression_of(OpId op);
 // Why a pointwise operator has none, or null.
 const char* why_no_expression(OpId op);
 bool is_reduction(ExpressionOp op);
+// What makes one of two values of a reduction.
+constexpr ExpressionOp combining(ExpressionOp reduction) {
+  switch (reduction) {
+    case ExpressionOp::kProduct:
+      return ExpressionOp::kMultiply;
+    case ExpressionOp::kLargest:
+      return ExpressionOp::kMaximum;
+    case ExpressionOp::kSmallest:
+      return ExpressionOp::kMinimum;
+    case ExpressionOp::kAny:
+      return ExpressionOp::kOr;
+    case ExpressionOp::kAll:
+      return ExpressionOp::kAnd;
+    default:
+      return ExpressionOp::kAdd;
+  }
+}
 std::string_view spelling(ExpressionOp op);  // as in graph/expression.def; "argument", ... for the others
 // The other facts of graph/expression.def; of leaves none and false.
 std::string_view compute_types(ExpressionOp op);  // of 'f' and 'i'

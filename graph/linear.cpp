@@ -93,7 +93,8 @@ class Analysis {
     }
     // What is written has other names, which the mark does not reach.
     if (in_place && !is_linear(node.arg(0))) return false;
-    const bool linear = known ? satisfies(node, row->rule, full) : aten && (is_view(node) || is_gradient(node, name));
+    const bool holds = known ? satisfies(node, row->rule, full) : aten && (is_view(node) || is_gradient(node, name));
+    const bool linear = holds && keeps_fractions(node);
     if (linear) mark(node);
     return linear;
   }
@@ -117,6 +118,15 @@ class Analysis {
     size_t found = 0;
     for (const Operand& operand : node.args()) found += count(operand);
     return found;
+  }
+
+  // Neither whole numbers, nor the bits of others.
+  bool keeps_fractions(const Node& node) const {
+    for (size_t i = 0; i < node.result_count; ++i) {
+      const TensorMeta& meta = graph_.meta(node.result(i));
+      if (meta.defined() && !is_floating(meta.dtype) && !is_complex(meta.dtype)) return false;
+    }
+    return op_name(node.op) != "aten::view.dtype";
   }
 
   bool only_first(const Node& node) const { return is_linear(node.arg(0)) && linear_operands(node) == 1; }

@@ -148,4 +148,26 @@ std::vector<StepFacts> facts_of(const Kernel& kernel) {
   return facts;
 }
 
+std::vector<size_t> ends_of_pass(const Kernel& kernel, std::span<const StepFacts> facts, uint16_t level) {
+  std::vector<size_t> ends;
+  for (size_t s = 0; s < kernel.steps.size(); ++s) {
+    const Step& step = kernel.steps[s];
+    const bool reduces = step.kind == Step::Kind::kReduce && facts[s].level == level + 1;
+    const bool stores = step.kind == Step::Kind::kStore && !facts[s].uniform && facts[s].level == level;
+    if (reduces || stores) ends.push_back(s);
+  }
+  return ends;
+}
+
+std::vector<bool> needed_in_pass(const Kernel& kernel, std::span<const StepFacts> facts, std::span<const size_t> ends) {
+  std::vector<bool> needed(kernel.steps.size());
+  for (size_t end : ends) needed[end] = true;
+  for (size_t s = needed.size(); s-- > 0;) {
+    if (!needed[s]) continue;
+    for (int16_t operand : kernel.steps[s].operands)
+      if (operand >= 0 && !facts[static_cast<size_t>(operand)].uniform) needed[static_cast<size_t>(operand)] = true;
+  }
+  return needed;
+}
+
 }  // namespace framejit::codegen

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,5 +75,10 @@ struct StepFacts {
   bool uniform = false;
 };
 std::vector<StepFacts> facts_of(const Kernel& kernel);
+
+// The steps that end the pass at `level`: its reductions, and stores whose values are known in it.
+std::vector<size_t> ends_of_pass(const Kernel& kernel, std::span<const StepFacts> facts, uint16_t level);
+// By step: whether a pass that ends so computes it. What is uniform is computed before.
+std::vector<bool> needed_in_pass(const Kernel& kernel, std::span<const StepFacts> facts, std::span<const size_t> ends);
 
 }  // namespace framejit::codegen

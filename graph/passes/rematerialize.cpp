@@ -15,69 +15,26 @@ constexpr int64_t kMostBytesCopied = 64 * 1024;
 
 int64_t bytes_of(const TensorMeta& meta) { return meta.numel() * itemsize(meta.dtype); }
 
-// What of the forward can be had when its backward runs, as it was when the forward read it.
-class Forward {
- public:
-  Forward(const Graph& graph, IsCheap is_cheap)
-      : graph_(graph), aliases_(graph), written_(graph.value_count()), repeatable_(graph.node_count()) {
-    std::vector<ValueId> written;
-    for_each_node([&](const Node& node, size_t) {
-      written_values(graph, node, written);
-      for (ValueId id : written) written_[aliases_.of(id)] = true;
-    });
-    for_each_node([&](const Node& node, size_t n) {
-      repeatable_[n] = is_repeatable(graph, node, is_cheap) && reads_what_stays(node);
-    });
-  }
-
-  bool is_written(ValueId id) const { return written_[aliases_.of(id)]; }
-  // It comes of a node that gives the same again, given what the node reads.
-  bool is_repeatable(ValueId id) const {
-    return !graph_.value(id).is_input() && repeatable_[graph_.value(id).definition.index()];
-  }
-  const Node& origin(ValueId id) const { return graph_.node(graph_.value(id).definition); }
-  const AliasClasses& aliases() const { return aliases_; }
-  const Graph& graph() const { return graph_; }
-
- private:
-  template <class F>
-  void for_each_node(F&& f) const {
-    for (size_t n = 0; n < graph_.node_count(); ++n) f(graph_.node(NodeId(static_cast<uint32_t>(n))), n);
-  }
-
-  bool reads_what_stays(const Node& node) const {
-    bool stays = true;
-    for (const Operand& operand : node.args()) for_each_value(operand, [&](ValueId id) { stays &= !is_written(id); });
-    return stays;
-  }
-
-  static bool is_repeatable(const Graph& graph, const Node& node, IsCheap is_cheap) {
-    constexpr uint32_t kNever = kOpMutates | kOpInPlace | kOpMetaInPlace | kOpRandom | kOpDataDependent |
-                                kOpSideEffect | kOpUninitialized | kOpWritesStatistics;
-    const OpInfo& info = op_info(node.op);
-    if (node.erased || !node.state.empty() || info.schema.empty() || (info.flags & kNever) || may_raise(graph, node))
-      return false;
-    for (size_t i = 0; i < node.result_count; ++i)
-      if (graph.value(node.result(i)).result.kind != ResultKind::kTensor) return false;
-    return info.has(kOpView) || is_cheap(graph, node);
-  }
-
-  const Graph& graph_;
-  const AliasClasses aliases_;
-  std::vector<bool> written_;     // by alias class
-  std::vector<bool> repeatable_;  // by node
-};
+bool is_repeatable_node(const Graph& graph, const Node& node, IsCheap is_cheap) {
+  constexpr uint32_t kNever = kOpMutates | kOpInPlace | kOpMetaInPlace | kOpRandom | kOpDataDependent | kOpSideEffect |
+                              kOpUninitialized | kOpWritesStatistics;
+  const OpInfo& info = op_info(node.op);
+  if (node.erased || !node.state.empty() || info.schema.empty() || (info.flags & kNever) || may_raise(graph, node))
+    return false;
+  for (size_t i = 0; i < node.result_count; ++i)
+    if (graph.value(node.result(i)).result.kind != ResultKind::kTensor) return false;
+  return info.has(kOpView) || is_cheap(graph, node);
+}
 
 class Cut {
  public:
-  Cut(const Graph& graph, std::span<const ValueId> needed, std::span<const ValueId> seen, IsCheap is_cheap,
-      int64_t small)
-      : forward_(graph, is_cheap),
-        graph_(graph),
+  Cut(const Rematerialization& forward, std::span<const ValueId> needed, std::span<const ValueId> seen, int64_t small)
+      : forward_(forward),
+        graph_(forward.graph()),
         small_(small),
-        seen_(graph.value_count()),
-        needed_(graph.value_count()),
-        places_(graph.value_count(), kNone) {
+        seen_(graph_.value_count()),
+        needed_(graph_.value_count()),
+        places_(graph_.value_count(), kNone) {
     for (ValueId id : seen) seen_[forward_.aliases().of(id)] = true;
     for (ValueId id : needed) needed_[id.index()] = true;
     network_.add_place(), network_.add_place();
@@ -156,7 +113,7 @@ class Cut {
       });
   }
 
-  const Forward forward_;
+  const Rematerialization& forward_;
   const Graph& graph_;
   const int64_t small_;
   std::vector<bool> seen_;        // by alias class
@@ -169,12 +126,12 @@ class Cut {
 
 class Rematerializer {
  public:
-  Rematerializer(const Graph& forward, const Graph& backward, std::span<const ValueId> needed, IsCheap is_cheap)
-      : forward_(forward, is_cheap),
+  Rematerializer(const Rematerialization& forward, const Graph& backward, std::span<const ValueId> needed)
+      : forward_(forward),
         backward_(backward),
         needed_(needed),
         made_{Graph(backward.name()), {}},
-        again_(forward, made_.graph, false),
+        again_(forward.graph(), made_.graph, false),
         copy_(backward, made_.graph, true) {}
 
   std::optional<Rematerialized> run(std::span<const ValueId> kept, std::span<const ValueId> values) {
@@ -225,7 +182,7 @@ class Rematerializer {
     return true;
   }
 
-  const Forward forward_;
+  const Rematerialization& forward_;
   const Graph& backward_;
   std::span<const ValueId> needed_;
   Rematerialized made_;
@@ -235,15 +192,34 @@ class Rematerializer {
 
 }  // namespace
 
-std::vector<ValueId> values_to_keep(const Graph& forward, std::span<const ValueId> needed,
-                                    std::span<const ValueId> seen, IsCheap is_cheap, int64_t small) {
-  return Cut(forward, needed, seen, is_cheap, small).run();
+Rematerialization::Rematerialization(const Graph& forward, IsCheap is_cheap)
+    : graph_(forward), aliases_(forward), written_(forward.value_count()), repeatable_(forward.node_count()) {
+  std::vector<ValueId> written;
+  for (size_t n = 0; n < repeatable_.size(); ++n) {
+    written_values(forward, forward.node(NodeId(n)), written);
+    for (ValueId id : written) written_[aliases_.of(id)] = true;
+  }
+  for (size_t n = 0; n < repeatable_.size(); ++n) {
+    const Node& node = forward.node(NodeId(n));
+    repeatable_[n] = reads_what_stays(node) && is_repeatable_node(forward, node, is_cheap);
+  }
 }
 
-std::optional<Rematerialized> rematerialize(const Graph& forward, const Graph& backward,
-                                            std::span<const ValueId> needed, std::span<const ValueId> kept,
-                                            std::span<const ValueId> values, IsCheap is_cheap) {
-  return Rematerializer(forward, backward, needed, is_cheap).run(kept, values);
+bool Rematerialization::reads_what_stays(const Node& node) const {
+  bool stays = true;
+  for (const Operand& operand : node.args()) for_each_value(operand, [&](ValueId id) { stays &= !is_written(id); });
+  return stays;
+}
+
+std::vector<ValueId> Rematerialization::values_to_keep(std::span<const ValueId> needed, std::span<const ValueId> seen,
+                                                       int64_t small) const {
+  return Cut(*this, needed, seen, small).run();
+}
+
+std::optional<Rematerialized> Rematerialization::over(const Graph& backward, std::span<const ValueId> needed,
+                                                      std::span<const ValueId> kept,
+                                                      std::span<const ValueId> values) const {
+  return Rematerializer(*this, backward, needed).run(kept, values);
 }
 
 }  // namespace framejit::graph

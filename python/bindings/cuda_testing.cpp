@@ -7,10 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "base/py_ref.h"
 #include "codegen/kernels/cuda/source.h"
-#include "codegen/kernels/fuse.h"
-#include "graph/parse.h"
+#include "python/bindings/graph_testing.h"
 #include "runtime/torch/cuda_library.h"
 #include "runtime/torch/fused_step.h"
 
@@ -40,20 +38,7 @@ void write_text(const codegen::FusedGroup& group) {
 }  // namespace
 
 PyObject* cuda_kernels_of(PyObject*, PyObject* text) {
-  const char* utf8 = PyUnicode_AsUTF8(text);
-  if (!utf8) return nullptr;
-  auto parsed = graph::parse_graph(utf8);
-  if (!parsed.ok()) {
-    PyErr_SetString(PyExc_ValueError, parsed.error().to_string().c_str());
-    return nullptr;
-  }
-  const graph::Graph& graph = parsed.value();
-  Ref list = Ref::steal(PyList_New(0));
-  for (const codegen::FusedGroup& group : codegen::fuse(graph, graph.outputs(), {}, true).groups) {
-    Ref item = Ref::steal(PyUnicode_FromString(source_of(group).text.c_str()));
-    if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
-  }
-  return list.release();
+  return texts_of_groups(text, [](const codegen::FusedGroup& group) { return source_of(group).text; });
 }
 
 PyObject* compile_cuda_text(PyObject*, PyObject* args) {

@@ -118,7 +118,7 @@ PyObject* has_rule(PyObject*, PyObject* args) {
   return PyBool_FromLong(op.valid() && graph::has_infer_rule(op));
 }
 
-PyObject* kernels_of(PyObject*, PyObject* text) {
+PyObject* texts_of_groups(PyObject* text, std::string (*text_of)(const codegen::FusedGroup&)) {
   const char* utf8 = PyUnicode_AsUTF8(text);
   if (!utf8) return nullptr;
   auto parsed = graph::parse_graph(utf8);
@@ -129,10 +129,14 @@ PyObject* kernels_of(PyObject*, PyObject* text) {
   const graph::Graph& graph = parsed.value();
   Ref list = Ref::steal(PyList_New(0));
   for (const codegen::FusedGroup& group : codegen::fuse(graph, graph.outputs(), {}, true).groups) {
-    Ref item = Ref::steal(PyUnicode_FromString(codegen::to_string(group.kernel).c_str()));
+    Ref item = Ref::steal(PyUnicode_FromString(text_of(group).c_str()));
     if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
   }
   return list.release();
+}
+
+PyObject* kernels_of(PyObject*, PyObject* text) {
+  return texts_of_groups(text, [](const codegen::FusedGroup& group) { return codegen::to_string(group.kernel); });
 }
 
 }  // namespace framejit

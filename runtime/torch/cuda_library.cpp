@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -119,11 +121,13 @@ std::unique_ptr<const CudaKernel> cuda_kernel(const codegen::FusedGroup& group, 
 }
 
 void run_cuda_kernel(const CudaKernel& kernel, std::span<char* const> buffers) {
-  codegen::CudaLaunch launch = kernel.launch;
-  for (size_t b = 0; b < buffers.size(); ++b) launch.arguments[1 + b] = reinterpret_cast<int64_t>(buffers[b]);
+  const std::vector<int64_t>& fixed = kernel.launch.arguments;
+  std::array<int64_t, codegen::kMostCudaArguments> arguments;
+  std::copy(fixed.begin(), fixed.end(), arguments.begin());
+  for (size_t b = 0; b < buffers.size(); ++b) arguments[1 + b] = reinterpret_cast<int64_t>(buffers[b]);
   std::string failure;
-  const bool started =
-      library().driver().launch(kernel.device, kernel.function, launch, current_stream(kernel.device), &failure);
+  const bool started = library().driver().launch(kernel.device, kernel.function, kernel.launch, arguments.data(),
+                                                 current_stream(kernel.device), &failure);
   TORCH_CHECK(started, "CUDA error in a kernel of framejit: ", failure);
 }
 

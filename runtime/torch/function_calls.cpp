@@ -80,6 +80,20 @@ bool add_attributes(const Recorder& recorder, PyObject* context, FunctionRecord&
   return true;
 }
 
+// What it is a view of, in the end.
+const graph::Value& whole_of(const graph::Graph& graph, ValueId value) {
+  while (view_step(graph, value, &value)) {
+  }
+  return graph.value(value);
+}
+
+// The program may write it before the backward runs, which then reads what it holds by then; what is saved may not be.
+bool holds_input(const graph::Graph& graph, const FunctionRecord& record) {
+  return std::any_of(record.attributes.begin(), record.attributes.end(), [&](const FunctionRecord::Attribute& each) {
+    return each.value.valid() && whole_of(graph, each.value).is_input();
+  });
+}
+
 const char* why_not_outputs(const FunctionCall& call) {
   for (PyObject* output : call.outputs) {
     if (output == Py_None) continue;
@@ -114,6 +128,7 @@ bool FunctionCalls::end(Recorder& recorder, const FunctionCall* call, std::strin
       !add_values(recorder, call->outputs, record->outputs) ||
       !add_values(recorder, items_of(saved.get()), record->saved) || !add_attributes(recorder, call->context, *record))
     return refuse("it has to do with a tensor that is not of this capture");
+  if (holds_input(recorder.graph(), *record)) return refuse("its context holds a tensor from outside of the graph");
   const ContextFacts facts = context_facts(call->context);
   record->materializes = facts.materializes;
   record->materializes_others = facts.materializes_others;
@@ -157,9 +172,7 @@ const char* why_not_node(const graph::Graph& graph, const graph::Node& node, siz
   std::vector<ValueId> written;
   graph::written_values(graph, node, written);
   for (ValueId value : written) {
-    while (view_step(graph, value, &value)) {
-    }
-    const graph::Value& definition = graph.value(value);
+    const graph::Value& definition = whole_of(graph, value);
     // The first node stands for the gradients.
     if (definition.is_input() || definition.definition.index() <= first_node)
       return "changes a tensor that it did not make";

@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "graph/alias.h"
-#include "graph/passes/rematerialize.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
 
@@ -70,10 +69,6 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
   plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, fused);
 }
 
-}  // namespace
-
-namespace {
-
 std::atomic<int64_t> small_bytes = 64 * 1024;
 
 bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
@@ -86,12 +81,12 @@ bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
 int64_t TrainingProgram::set_small(int64_t bytes) { return small_bytes.exchange(bytes); }
 
 void TrainingProgram::use_kernels() {
-  if (kernels_) return;
-  kernels_ = true;
+  if (uses_kernels()) return;
+  again_.emplace(*recording_->joint, is_cheap);
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;
   for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
-  saved_ = graph::values_to_keep(*recording_->joint, needed, seen, is_cheap, small_bytes);
+  saved_ = again_->values_to_keep(needed, seen, small_bytes);
   for (ValueId value : saved_)
     copied_.push_back(recording_->joint->value(value).is_input() &&
                       std::find(needed.begin(), needed.end(), value) == needed.end());
@@ -101,8 +96,7 @@ void TrainingProgram::use_kernels() {
 // The plan's backward, over what is saved.
 bool TrainingProgram::compute_again(BackwardPlan& plan) const {
   BackwardGraph& backward = plan.graph;
-  auto made =
-      graph::rematerialize(*recording_->joint, backward.graph, backward.saved, saved_, backward.gradients, is_cheap);
+  auto made = again_->over(backward.graph, backward.saved, saved_, backward.gradients);
   if (!made) return false;
   backward.graph = std::move(made->graph);
   backward.gradients = std::move(made->values);
@@ -116,7 +110,7 @@ const BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents)
   auto plan = std::make_unique<BackwardPlan>();
   plan->graph = record_backward(*recording_, tangents);
   plan->tangents = std::move(tangents);
-  if (kernels_) {
+  if (uses_kernels()) {
     plan->complete = compute_again(*plan);
   } else {
     for (ValueId value : plan->graph.saved) {
@@ -138,7 +132,7 @@ const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gra
     c10::AutoGradMode grad_mode(true);
     found = const_cast<BackwardPlan*>(&add_plan(tangents_of(gradients)));
   }
-  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), kernels_);
+  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), uses_kernels());
   return *found;
 }
 

@@ -6,8 +6,10 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "graph/passes/rematerialize.h"
 #include "runtime/torch/plan.h"
 #include "runtime/torch/recording.h"
 
@@ -49,12 +51,13 @@ class TrainingProgram {
  private:
   const BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
   bool compute_again(BackwardPlan& plan) const;
+  bool uses_kernels() const { return again_.has_value(); }
   std::string why_not_recompute() const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
-  std::vector<bool> copied_;  // beside saved_, may be empty
-  bool kernels_ = false;
+  std::vector<bool> copied_;                       // beside saved_, may be empty
+  std::optional<graph::Rematerialization> again_;  // where kernels are used: of the forward
   std::mutex mutex_;
   std::vector<std::unique_ptr<BackwardPlan>> plans_;
   std::unique_ptr<Plan> recompute_plan_;

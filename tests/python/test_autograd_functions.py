@@ -9,14 +9,11 @@ from torch.autograd.function import once_differentiable
 
 import framejit
 from support import counts
+from support.autograd_functions import Reversed, Same, leaf
 from support.counts import at_least
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
-
-
-def leaf(*values):
-    return torch.tensor(values or (0.5, -1.5, 2.0), requires_grad=True)
 
 
 class Scaled(torch.autograd.Function):
@@ -77,27 +74,6 @@ class AddsInPlace(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient * 5, None
-
-
-class Reversed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.weight = weight
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return -gradient * ctx.weight, None
-
-
-class Same(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 7
 
 
 class Logs(torch.autograd.Function):

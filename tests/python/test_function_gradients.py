@@ -8,17 +8,15 @@ from torch.autograd.function import once_differentiable
 
 import framejit
 from support import counts
+from support.autograd_functions import Reversed, Same, leaf
 from support.counts import at_least
+from support.native import kernels_asked_for, needs_kernels
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
 SCALE = 2.0
 TABLE = [1.0, 2.0]
 SHIFT = torch.ones(3)
-
-
-def leaf(*values):
-    return torch.tensor(values or (0.5, -1.5, 2.0), requires_grad=True)
 
 
 def function(backward, forward=None, setup=None):
@@ -89,27 +87,6 @@ class Straight(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient
-
-
-class Reversed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.weight = weight
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return -gradient * ctx.weight, None
-
-
-class Same(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 7
 
 
 class Pair(torch.autograd.Function):
@@ -621,6 +598,14 @@ BREAKS = {
         function(lambda ctx, g: g.masked_fill(g.detach() * 0 == 0, 1.0)),
         "is not known to be linear in its gradients: aten::eq",
     ),
+    "whole numbers": (
+        function(lambda ctx, g: (g * 4).to(torch.int64).to(g.dtype)),
+        "is not known to be linear in its gradients: aten::_to_copy",
+    ),
+    "the bits of numbers": (
+        function(lambda ctx, g: g.view(torch.int32).view(torch.float32)),
+        "is not known to be linear in its gradients: aten::view.dtype",
+    ),
     "filled with one": (
         function(lambda ctx, g: g.masked_fill(ctx.saved_tensors[0] > 0, 1.0)),
         "is not known to be linear in its gradients: aten::masked_fill",
@@ -648,6 +633,56 @@ def test_break_says_why(what):
     report = framejit.explain(lambda x: made.apply(x * 3), leaf())
     assert report.stats["break_reasons"] == {"UnsupportedTensor": 1}
     assert "where gradients are recorded" in str(report) and why in str(report), str(report)
+
+
+def test_an_argument_that_the_context_holds_may_be_written_before_the_backward():
+    """Eager's backward reads what it holds by then: only what is saved may not be written."""
+
+    class Holds(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.weight = weight[:2]
+            return x[:2] * ctx.weight
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.cat([gradient * ctx.weight, gradient[:1]]), None
+
+    def f(x, weight):
+        return Holds.apply(x, weight).sin()
+
+    found = []
+    for run in (f, *[framejit.to_static(f)] * 3):
+        x, weight = leaf(), torch.ones(3)
+        loss = run(x, weight).sum()
+        weight.add_(2)
+        loss.backward()
+        found.append(x.grad)
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    assert "holds a tensor from outside" in str(framejit.explain(f, leaf(), torch.ones(3)))
+
+
+@needs_kernels
+@pytest.mark.parametrize("which", ["Cube", "Gated", "Masked"])
+def test_kernels_around_a_function(which):
+    calls = {
+        "Cube": lambda x: Cube.apply(x.sin() * 2) * x,
+        "Gated": lambda x: Gated.apply(x.sin() * 2, x + 1, 3.0, "mean").exp(),
+        "Masked": lambda x: Masked.apply(x.sin() * 2) * x,
+    }
+    before = kernels_asked_for()
+
+    def gradient(run):
+        x = leaf()
+        run(x).sum().backward()
+        return x.grad
+
+    compiled = framejit.to_static(calls[which], backend="native")
+    with counts.expect_counts("one graph", graphs=1, breaks=0, fallbacks=0):
+        found = [gradient(compiled) for _ in range(2)]
+    for each in found:
+        torch.testing.assert_close(each, gradient(calls[which]))
+    assert kernels_asked_for() > before
 
 
 def test_results_that_leave_as_views_break():

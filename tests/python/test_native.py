@@ -139,20 +139,23 @@ def test_back_end_aten_makes_none():
 # Layouts
 
 
-@pytest.mark.parametrize("make", [
-    lambda: (torch.randn(4, 6).t(), torch.randn(6, 4)),
-    lambda: (torch.randn(4, 6)[:, ::2], torch.randn(3)),
-    lambda: (torch.randn(1, 6), torch.randn(4, 1)),
-    lambda: (torch.randn(4, 1).expand(4, 6), torch.randn(6)),
-    lambda: (torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(3, 1, 1)),
-    lambda: (torch.randn(()), torch.randn(())),
-    lambda: (torch.randn(3, 1, 1), torch.randn(())),
-    lambda: (torch.randn(70001), torch.randn(())),
-    lambda: (torch.randn(300, 301).t(), torch.randn(300)),
-    lambda: (torch.randn(50)[3:], torch.randn(47)),
-], ids=["transposed", "strided", "outer", "expanded", "channels_last", "0d", "ones", "long", "long_transposed", "offset"])  # fmt: skip
-def test_layouts(make):
-    check(lambda x, y: (torch.relu(x + y) * 2 - y, x * y), *make())
+LAYOUTS = {
+    "transposed": lambda: (torch.randn(4, 6).t(), torch.randn(6, 4)),
+    "strided": lambda: (torch.randn(4, 6)[:, ::2], torch.randn(3)),
+    "outer": lambda: (torch.randn(1, 6), torch.randn(4, 1)),
+    "expanded": lambda: (torch.randn(4, 1).expand(4, 6), torch.randn(6)),
+    "channels_last": lambda: (torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(3, 1, 1)),
+    "0d": lambda: (torch.randn(()), torch.randn(())),
+    "ones": lambda: (torch.randn(3, 1, 1), torch.randn(())),
+    "long": lambda: (torch.randn(70001), torch.randn(())),
+    "long_transposed": lambda: (torch.randn(300, 301).t(), torch.randn(300)),
+    "offset": lambda: (torch.randn(50)[3:], torch.randn(47)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    check(lambda x, y: (torch.relu(x + y) * 2 - y, x * y), *LAYOUTS[layout]())
 
 
 def test_empty_tensors_make_no_kernel():

@@ -107,12 +107,12 @@ CudaFunction CudaDriver::load(int device, const std::string& cubin, const std::s
   return function;
 }
 
-bool CudaDriver::launch(int device, CudaFunction function, const CudaLaunch& launch, void* stream,
+bool CudaDriver::launch(int device, CudaFunction function, const CudaLaunch& launch, int64_t* arguments, void* stream,
                         std::string* why_not) {
   InContext context(*this, device, why_not);
-  void* arguments[] = {const_cast<int64_t*>(launch.arguments.data())};
+  void* parameters[] = {arguments};
   return context && has_worked(launch_(function, launch.blocks, 1, 1, launch.width, launch.lines, 1, 0, stream,
-                                       arguments, nullptr),
+                                       parameters, nullptr),
                                "cuLaunchKernel", why_not);
 }
 

@@ -23,8 +23,9 @@ class CudaDriver {
   std::string architecture(int device, std::string* why_not);
   // The function, for the life of the process. Null with a reason.
   CudaFunction load(int device, const std::string& cubin, const std::string& name, std::string* why_not);
-  // Starts it on the stream, a CUstream. False with a reason.
-  bool launch(int device, CudaFunction function, const CudaLaunch& launch, void* stream, std::string* why_not);
+  // Starts it on the stream, a CUstream, with these arguments in the place of the launch's. False with a reason.
+  bool launch(int device, CudaFunction function, const CudaLaunch& launch, int64_t* arguments, void* stream,
+              std::string* why_not);
 
  private:
   class InContext;

@@ -9,9 +9,8 @@ namespace framejit::codegen {
 
 namespace {
 
-constexpr size_t kMostArgumentBytes = 4096;  // of drivers and devices before CUDA 12.1
-constexpr int64_t kMostBlocks = 1 << 16;     // each takes more than one element or row then
-constexpr int64_t kLeastWidth = 32;          // threads that run as one
+constexpr int64_t kMostBlocks = 1 << 16;  // each takes more than one element or row then
+constexpr int64_t kLeastWidth = 32;       // threads that run as one
 
 int64_t blocks_of(int64_t items, int64_t per_block) { return (items + per_block - 1) / per_block; }
 
@@ -26,7 +25,7 @@ bool make_cuda_launch(const Kernel& kernel, const Loop& loop, CudaLaunch* launch
   arguments.insert(arguments.end(), loop.sizes.begin(), loop.sizes.end());
   for (const std::vector<int64_t>& strides : loop.strides)
     arguments.insert(arguments.end(), strides.begin(), strides.end());
-  if (arguments.size() * sizeof(int64_t) > kMostArgumentBytes) {
+  if (arguments.size() > kMostCudaArguments) {
     *why_not = "more buffers than a launch on a CUDA device takes";
     return false;
   }

@@ -1,6 +1,7 @@
 // How a kernel's CUDA function is called: its arguments, as its text declares them, and its blocks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "codegen/kernels/loop.h"
 
 namespace framejit::codegen {
+
+constexpr size_t kMostCudaArguments = 4096 / sizeof(int64_t);  // of drivers and devices before CUDA 12.1
 
 struct CudaLaunch {
   std::vector<int64_t> arguments;  // the one structure, by value; the buffers' addresses stand from the second on

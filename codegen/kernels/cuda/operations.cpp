@@ -162,21 +162,4 @@ std::string cuda_start(Op op, DType type) {
   }
 }
 
-Op combining_op(Op reduction) {
-  switch (reduction) {
-    case Op::kProduct:
-      return Op::kMultiply;
-    case Op::kLargest:
-      return Op::kMaximum;
-    case Op::kSmallest:
-      return Op::kMinimum;
-    case Op::kAny:
-      return Op::kOr;
-    case Op::kAll:
-      return Op::kAnd;
-    default:
-      return Op::kAdd;
-  }
-}
-
 }  // namespace framejit::codegen

@@ -19,8 +19,7 @@ std::string cuda_round(graph::DType storage, const std::string& value);
 // With {0}, {1}, {2} in the place of the operands; null for what is no operation, a leaf or a reduction.
 const char* cuda_form(graph::ExpressionOp op);
 
-// A reduction: what it begins with, and the operation of two of its values.
+// What a reduction begins with.
 std::string cuda_start(graph::ExpressionOp op, graph::DType type);
-graph::ExpressionOp combining_op(graph::ExpressionOp reduction);
 
 }  // namespace framejit::codegen

@@ -110,33 +110,10 @@ class Writer {
     return fmt::format("p{}", step.buffer) + (in_pass ? along(step.buffer, dimensions_ - 1, "e") : "");
   }
 
-  // The steps that end a pass: its reductions, and in the pass where their values are known, stores.
-  std::vector<size_t> ends_of(uint16_t level) const {
-    std::vector<size_t> ends;
-    for (size_t s = 0; s < kernel_.steps.size(); ++s) {
-      const Step& step = kernel_.steps[s];
-      const bool reduces = step.kind == Step::Kind::kReduce && facts_[s].level == level + 1;
-      const bool stores = step.kind == Step::Kind::kStore && !facts_[s].uniform && facts_[s].level == level;
-      if (reduces || stores) ends.push_back(s);
-    }
-    return ends;
-  }
-
-  std::vector<bool> needed_by(const std::vector<size_t>& ends) const {
-    std::vector<bool> needed(kernel_.steps.size());
-    for (size_t end : ends) needed[end] = true;
-    for (size_t s = needed.size(); s-- > 0;) {
-      if (!needed[s]) continue;
-      for (int16_t operand : kernel_.steps[s].operands)
-        if (operand >= 0 && !facts_[static_cast<size_t>(operand)].uniform) needed[static_cast<size_t>(operand)] = true;
-    }
-    return needed;
-  }
-
   void pass(uint16_t level) {
-    const std::vector<size_t> ends = ends_of(level);
+    const std::vector<size_t> ends = ends_of_pass(kernel_, facts_, level);
     if (ends.empty()) return;
-    const std::vector<bool> needed = needed_by(ends);
+    const std::vector<bool> needed = needed_in_pass(kernel_, facts_, ends);
     std::vector<size_t> reductions;
     for (size_t s : ends) {
       const Step& end = kernel_.steps[s];
@@ -156,7 +133,7 @@ class Writer {
   }
 
   static std::string combined(const Step& reduction, const std::string& a, const std::string& b) {
-    return fmt::format(fmt::runtime(cuda_form(combining_op(reduction.op))), a, b);
+    return fmt::format(fmt::runtime(cuda_form(graph::combining(reduction.op))), a, b);
   }
 
   // What the threads of a line have becomes one value that all of them know. In halves: their number is a power of two.

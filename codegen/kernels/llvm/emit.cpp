@@ -70,34 +70,11 @@ class Emitter {
         emit_step(s, nullptr, nullptr);
   }
 
-  // The steps that end a pass: its reductions, and in the pass where their values are known, stores.
-  std::vector<size_t> ends_of(uint16_t level) const {
-    std::vector<size_t> ends;
-    for (size_t s = 0; s < kernel_.steps.size(); ++s) {
-      const Step& step = kernel_.steps[s];
-      const bool reduces = step.kind == Step::Kind::kReduce && facts_[s].level == level + 1;
-      const bool stores = step.kind == Step::Kind::kStore && !facts_[s].uniform && facts_[s].level == level;
-      if (reduces || stores) ends.push_back(s);
-    }
-    return ends;
-  }
-
-  std::vector<bool> needed_by(const std::vector<size_t>& ends) const {
-    std::vector<bool> needed(kernel_.steps.size());
-    for (size_t end : ends) needed[end] = true;
-    for (size_t s = needed.size(); s-- > 0;)
-      if (needed[s])
-        for (int16_t operand : kernel_.steps[s].operands)
-          if (operand >= 0 && !facts_[static_cast<size_t>(operand)].uniform)
-            needed[static_cast<size_t>(operand)] = true;
-    return needed;
-  }
-
   // One walk over the row: whole vectors in a loop, then what is left under a mask.
   void emit_pass(uint16_t level) {
-    const std::vector<size_t> ends = ends_of(level);
+    const std::vector<size_t> ends = ends_of_pass(kernel_, facts_, level);
     if (ends.empty()) return;
-    const std::vector<bool> needed = needed_by(ends);
+    const std::vector<bool> needed = needed_in_pass(kernel_, facts_, ends);
     std::vector<size_t> reductions;
     for (size_t s : ends)
       if (kernel_.steps[s].kind == Step::Kind::kReduce) reductions.push_back(s);

@@ -385,14 +385,8 @@ LLVMValueRef Vectors::start(Op op, DType type) const {
 
 LLVMValueRef Vectors::combine(Op op, DType type, LLVMValueRef a, LLVMValueRef b) const {
   const std::array<LLVMValueRef, 2> both = {a, b};
-  Op step = Op::kAdd;
-  if (op == Op::kProduct) step = Op::kMultiply;
-  if (op == Op::kLargest) step = Op::kMaximum;
-  if (op == Op::kSmallest) step = Op::kMinimum;
-  if (op == Op::kAny) step = Op::kOr;
-  if (op == Op::kAll) step = Op::kAnd;
   std::string unused;
-  return compute(step, type, both, &unused);
+  return compute(graph::combining(op), type, both, &unused);
 }
 
 LLVMValueRef Vectors::across(Op op, DType type, LLVMValueRef value) const {

@@ -44,7 +44,7 @@ CudaLaunch launch_of(const Kernel& kernel, const Loop& loop) {
 
 TEST(CudaTest, EachOperationHasAForm) {
 #define EXPRESSION(name, spelling, operands, result, types) EXPECT_NE(cuda_form(Op::k##name), nullptr) << #name;
-#define REDUCTION(name, spelling, operands, result, types) EXPECT_NE(cuda_form(combining_op(Op::k##name)), nullptr);
+#define REDUCTION(name, spelling, operands, result, types) EXPECT_NE(cuda_form(graph::combining(Op::k##name)), nullptr);
 #include "graph/expression.def"
 #undef EXPRESSION
 #undef REDUCTION

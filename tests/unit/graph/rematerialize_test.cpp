@@ -55,16 +55,20 @@ constexpr std::string_view kForward =
 TEST(RematerializeTest, KeepsTheProductAndACopyOfASmallInput) {
   Graph forward = parsed(kForward);
   const ValueId needed[] = {numbered(4), numbered(5), numbered(1)}, seen[] = {numbered(6)};
-  EXPECT_EQ(numbers(values_to_keep(forward, needed, seen, is_pointwise, 0)), (std::vector<uint32_t>{1, 4}));
+  EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(needed, seen, 0)),
+            (std::vector<uint32_t>{1, 4}));
   const ValueId last[] = {numbered(5)};
-  EXPECT_EQ(numbers(values_to_keep(forward, last, seen, is_pointwise, 0)), (std::vector<uint32_t>{5}));
+  EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(last, seen, 0)),
+            (std::vector<uint32_t>{5}));
 }
 
 TEST(RematerializeTest, KeepsWhatTheProgramSeesAndWhatIsSmall) {
   Graph forward = parsed(kForward);
   const ValueId needed[] = {numbered(4), numbered(5)}, seen[] = {numbered(5)}, others[] = {numbered(6)};
-  EXPECT_EQ(numbers(values_to_keep(forward, needed, seen, is_pointwise, 0)), (std::vector<uint32_t>{4, 5}));
-  EXPECT_EQ(numbers(values_to_keep(forward, needed, others, is_pointwise, 64 * 64 * 4)), (std::vector<uint32_t>{4, 5}));
+  EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(needed, seen, 0)),
+            (std::vector<uint32_t>{4, 5}));
+  EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(needed, others, 64 * 64 * 4)),
+            (std::vector<uint32_t>{4, 5}));
 }
 
 TEST(RematerializeTest, KeepsWhatIsMadeOfSomethingWrittenLater) {
@@ -76,7 +80,8 @@ TEST(RematerializeTest, KeepsWhatIsMadeOfSomethingWrittenLater) {
       "  return %3\n"
       "}\n");
   const ValueId needed[] = {numbered(1), numbered(2)};
-  EXPECT_EQ(numbers(values_to_keep(forward, needed, {}, is_pointwise, 0)), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(needed, {}, 0)),
+            (std::vector<uint32_t>{1, 2}));
 }
 
 TEST(RematerializeTest, ComputesInFrontOfTheFirstReader) {
@@ -90,7 +95,7 @@ TEST(RematerializeTest, ComputesInFrontOfTheFirstReader) {
       "}\n");
   const ValueId needed[] = {numbered(4), numbered(5)}, kept[] = {numbered(4)};
   const ValueId values[] = {numbered(5), ValueId()};
-  auto made = rematerialize(forward, backward, needed, kept, values, is_pointwise);
+  auto made = Rematerialization(forward, is_pointwise).over(backward, needed, kept, values);
   ASSERT_TRUE(made);
   EXPECT_EQ(to_text(made->graph),
             "graph @backward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
@@ -103,7 +108,7 @@ TEST(RematerializeTest, ComputesInFrontOfTheFirstReader) {
   EXPECT_EQ(made->values[0], numbered(5));
   EXPECT_FALSE(made->values[1].valid());
   const ValueId too_little[] = {numbered(0)};
-  EXPECT_FALSE(rematerialize(forward, backward, needed, too_little, values, is_pointwise));
+  EXPECT_FALSE(Rematerialization(forward, is_pointwise).over(backward, needed, too_little, values));
 }
 
 }  // namespace

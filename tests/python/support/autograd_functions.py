@@ -1,0 +1,28 @@
+"""Classes of torch.autograd.Function, and leaves for them, that several tests use."""
+
+import torch
+
+
+def leaf(*values):
+    return torch.tensor(values or (0.5, -1.5, 2.0), requires_grad=True)
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient * ctx.weight, None
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 7
