@@ -38,6 +38,7 @@ ValueId numbered(uint32_t id) { return ValueId(id); }
 
 std::vector<uint32_t> numbers(const std::vector<ValueId>& values) {
   std::vector<uint32_t> result;
+  result.reserve(values.size());
   for (ValueId id : values) result.push_back(id.value);
   return result;
 }
