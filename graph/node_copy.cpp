@@ -23,12 +23,22 @@ Operand NodeCopy::copy_operand(const Operand& operand, std::vector<ValueId>& lis
   return Operand::values(list);
 }
 
-void NodeCopy::add(const Node& node) {
+std::vector<Operand> NodeCopy::operands_of(const Node& node, std::vector<std::vector<ValueId>>& lists) {
   std::vector<Operand> operands;
-  std::vector<std::vector<ValueId>> lists(node.operand_count);
+  lists.resize(node.operand_count);
   for (size_t i = 0; i < node.operand_count; ++i) operands.push_back(copy_operand(node.arg(i), lists[i]));
+  return operands;
+}
+
+void NodeCopy::add(const Node& node) {
   std::vector<ResultMeta> results;
   for (size_t i = 0; i < node.result_count; ++i) results.push_back(from_.value(node.result(i)).result);
+  add(node, results);
+}
+
+void NodeCopy::add(const Node& node, std::span<const ResultMeta> results) {
+  std::vector<std::vector<ValueId>> lists;
+  const std::vector<Operand> operands = operands_of(node, lists);
   to_.set_new_state(node.state);
   const Node& made = to_.node(to_.add_node(node.op, operands, results, copy_location(node.location)));
   for (size_t i = 0; i < node.result_count; ++i) map(node.result(i), made.result(i));

@@ -19,10 +19,14 @@ class NodeCopy {
   ValueId add_input(ValueId from);
   // What the node reads must have been copied or mapped.
   void add(const Node& node);
+  // The same, with other metas of its results.
+  void add(const Node& node, std::span<const ResultMeta> results);
+  // What the node reads, in the new graph. They point into `lists`.
+  std::vector<Operand> operands_of(const Node& node, std::vector<std::vector<ValueId>>& lists);
+  LocationId copy_location(LocationId id);
 
  private:
   Operand copy_operand(const Operand& operand, std::vector<ValueId>& list);
-  LocationId copy_location(LocationId id);
 
   const Graph& from_;
   Graph& to_;

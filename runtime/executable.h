@@ -41,15 +41,19 @@ class Executable {
   virtual Ref graph_object(std::vector<std::string>) const { return Ref::borrow(Py_None); }
 };
 
+// The back end of kernels, for a program that promises to leave parameters and buffers alone.
+inline constexpr const char* kFrozenBackend = "native, frozen";
+
 // The tensor library as the runtime sees it. Implemented by runtime/torch; there is one for the process.
 class TensorRuntime : public TensorHost {
  public:
   // Compiles what was recorded between the last begin() and finish() on this thread, after end(). `capture` is the one
   // given to begin(); passes may have changed its graph, but inputs and outputs must be as finish() left them. It sets
   // anew which outputs are for the backward.
-  // `backend` is null for the operators as recorded, a string for the operators with kernels of framejit's own, else a
-  // callable (fx.GraphModule, example_inputs) -> callable, which may run Python. Null with a Python error set, or with
-  // `why_not` and no error: then the frame runs eagerly.
+  // `backend` is null for the operators as recorded, a string for the operators with kernels of framejit's own (and
+  // what depends on `capture.frozen_inputs` alone computed once), else a callable (fx.GraphModule, example_inputs) ->
+  // callable, which may run Python. Null with a Python error set, or with `why_not` and no error: then the frame runs
+  // eagerly.
   virtual std::unique_ptr<Executable> compile(graph::Capture& capture, PyObject* backend, std::string* why_not) = 0;
 
   virtual TensorGuards guards() = 0;

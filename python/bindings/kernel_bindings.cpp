@@ -3,6 +3,7 @@
 
 #include "base/py_ref.h"
 #include "python/bindings/bindings.h"
+#include "runtime/torch/frozen_stats.h"
 #include "runtime/torch/kernel_library.h"
 
 namespace framejit {
@@ -26,11 +27,19 @@ PyObject* kernel_stats(PyObject*, PyObject*) {
                        stats.failure.c_str(), "folder", folder.c_str(), "why_no_folder", why_no_folder.c_str());
 }
 
+PyObject* frozen_stats(PyObject*, PyObject*) {
+  const torchlib::FrozenStats stats = torchlib::frozen_stats();
+  return Py_BuildValue("{sKsK}", "computed", static_cast<unsigned long long>(stats.computed), "packed",
+                       static_cast<unsigned long long>(stats.packed));
+}
+
 PyMethodDef kFunctions[] = {
     {"why_no_kernels", why_no_kernels, METH_NOARGS,
      "why_no_kernels()\n--\n\nWhy the back end native has no kernels in this process, or None."},
     {"kernel_stats", kernel_stats, METH_NOARGS,
      "kernel_stats()\n--\n\nHow many kernels were compiled, read from disk, used again, and failed; the disk cache."},
+    {"frozen_stats", frozen_stats, METH_NOARGS,
+     "frozen_stats()\n--\n\nOf freeze=True: how often frozen values were computed, how many weights were packed."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

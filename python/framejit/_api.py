@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _BACKENDS = {None: None, "aten": None, "native": "native"}
+_FROZEN_BACKENDS = {"native": "native, frozen"}
 
 
 def backend_names():
@@ -28,7 +29,7 @@ def backend_names():
     return sorted({backend: name for name, backend in _BACKENDS.items() if name is not None}.values())
 
 
-def to_static(fn=None, *, full_graph=False, backend="aten"):
+def to_static(fn=None, *, full_graph=False, backend="aten", freeze=False):
     """Run a function or a module as captured graphs.
 
     Args:
@@ -39,6 +40,10 @@ def to_static(fn=None, *, full_graph=False, backend="aten"):
             elementwise operators in fused kernels, compiled for this processor, or for CUDA devices, when a graph is
             captured, and kept on disk (docs/kernels.md). Any callable `(fx.GraphModule, example_inputs) -> callable`
             is used as torch.compile uses it.
+        freeze: with "native" only: you promise to leave parameters and buffers of modules as they are while you infer.
+            Graphs without gradients then compute once what depends on these alone, batch norm becomes part of the
+            convolution in front of it, and convolutions and products get their weights in a layout of oneDNN's
+            (docs/kernels.md says which changes are noticed all the same). It takes memory for a second copy of weights.
 
     Returns:
         For a module, the module itself: its `state_dict` keys, class and attributes are untouched. For a class or
@@ -46,14 +51,14 @@ def to_static(fn=None, *, full_graph=False, backend="aten"):
 
     Raises:
         TypeError: `fn` cannot be called.
-        ValueError: there is no back end of that name.
+        ValueError: there is no back end of that name, or it cannot freeze.
 
     Tensor arguments may have any shape; a call whose shapes, dtypes or other guards are new captures again. Generator
     and coroutine functions run eagerly.
     """
     if fn is None:
-        return functools.partial(to_static, full_graph=full_graph, backend=backend)
-    options = {"full_graph": full_graph, "backend": _resolve_backend(backend)}
+        return functools.partial(to_static, full_graph=full_graph, backend=backend, freeze=freeze)
+    options = {"full_graph": full_graph, "backend": _resolve_backend(backend, freeze)}
     if isinstance(fn, torch.nn.Module):
         return _module_to_static(fn, options)
     if isinstance(fn, (classmethod, staticmethod)):
@@ -61,7 +66,11 @@ def to_static(fn=None, *, full_graph=False, backend="aten"):
     return _callable_to_static(fn, options)
 
 
-def _resolve_backend(backend):
+def _resolve_backend(backend, freeze):
+    if freeze and not (isinstance(backend, str) and backend in _FROZEN_BACKENDS):
+        raise ValueError(
+            "freeze=True needs one of the back ends {}, got {!r}".format(sorted(_FROZEN_BACKENDS), backend)
+        )
     if backend is not None and not isinstance(backend, str):
         if not callable(backend):
             raise TypeError("backend must be a name or a callable, got {}".format(type(backend).__name__))
@@ -70,7 +79,7 @@ def _resolve_backend(backend):
         raise ValueError("no back end {!r}; there are {}".format(backend, sorted(filter(None, _BACKENDS))))
     if backend == "native":
         _warn_without_kernels()
-    return _BACKENDS[backend]
+    return _FROZEN_BACKENDS[backend] if freeze else _BACKENDS[backend]
 
 
 @functools.lru_cache(maxsize=None)

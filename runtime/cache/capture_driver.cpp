@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "eval_frame/hook.h"
+#include "runtime/cache/module_state.h"
 #include "runtime/call/frame_gate.h"
 #include "runtime/call/static_function.h"
 #include "runtime/report/log.h"
@@ -48,6 +49,10 @@ bool needs_executable(const graph::Capture& capture) {
   return capture.graph.live_node_count() != 0 || !capture.graph.outputs().empty();
 }
 
+bool is_frozen_backend(PyObject* backend) {
+  return backend && PyUnicode_Check(backend) && PyUnicode_CompareWithASCIIString(backend, kFrozenBackend) == 0;
+}
+
 class Attempt {
  public:
   Attempt(const CapturingScope& scope, CodeCache& cache, Segment& segment, const SegmentStart& start)
@@ -68,6 +73,7 @@ class Attempt {
     std::unique_ptr<Executable> executable;
     if (needs_executable(*capture)) {
       std::string why_not;
+      if (is_frozen_backend(cache_.backend())) capture->frozen_inputs = module_state(*capture, pool_);
       executable = engine().tensors()->compile(*capture, cache_.backend(), &why_not);
       if (!executable) return failed_to_compile(std::move(why_not));
     }

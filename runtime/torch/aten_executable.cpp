@@ -51,7 +51,7 @@ class Registers {
 class AtenExecutable final : public runtime::Executable {
  public:
   AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels);
+                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels, bool checks_first_run);
 
   RunStatus run(PyObject* const* inputs, PyObject** outputs) override;
   size_t output_count() const override { return outputs_.size(); }
@@ -111,7 +111,8 @@ bool is_on_cpu(const graph::Graph& graph) {
 }
 
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels)
+                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels,
+                               bool checks_first_run)
     : graph_(graph),
       on_failure_(on_failure),
       training_(std::move(training)),
@@ -135,7 +136,8 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused);
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
-  is_checked_ = on_failure_ == OnFailure::kRaise || plan_.empty() || is_on_cpu(graph) || !can_be_undone();
+  is_checked_ =
+      on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !checks_first_run) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
@@ -213,7 +215,7 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
     return RunStatus::kRaised;
   if (!apart) {
     if (!without_kernels_)
-      without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false);
+      without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false, false);
     return without_kernels_->run(inputs, outputs);
   }
   UndoLog log;
@@ -246,8 +248,9 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
                                                           std::shared_ptr<TrainingProgram> training,
-                                                          OnFailure on_failure, bool kernels) {
-  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure, kernels);
+                                                          OnFailure on_failure, bool kernels, bool checks_first_run) {
+  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure, kernels,
+                                          checks_first_run);
 }
 
 }  // namespace framejit::torchlib

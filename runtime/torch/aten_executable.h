@@ -16,10 +16,12 @@ enum class OnFailure : uint8_t {
 };
 
 // `graph`: the forward, as passes left it. `training`: null if no output requires grad. `kernels`: elementwise
-// operators run fused, in kernels of framejit's own; where there are none, as without.
+// operators run fused, in kernels of framejit's own; where there are none, as without. `checks_first_run`: that is held
+// against what was inferred, a result that is laid out otherwise is an error.
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
                                                           std::shared_ptr<TrainingProgram> training,
-                                                          OnFailure on_failure, bool kernels = false);
+                                                          OnFailure on_failure, bool kernels = false,
+                                                          bool checks_first_run = false);
 
 }  // namespace framejit::torchlib

@@ -27,6 +27,9 @@ ArgKind kind_of(c10::TypePtr type) {
       if (element->kind() == c10::TypeKind::OptionalType &&
           is_tensor_type(*element->castRaw<c10::OptionalType>()->getElementType()))
         return ArgKind::kOptionalTensorList;
+      if (element->kind() == c10::TypeKind::OptionalType &&
+          element->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::NumberType)
+        return ArgKind::kOptionalScalars;
       return ArgKind::kOther;
     }
     case c10::TypeKind::ScalarTypeType:
@@ -54,7 +57,9 @@ std::string schema_text(const c10::FunctionSchema& schema) {
   return text.str();
 }
 
-bool is_custom(const c10::OperatorName& name) { return name.name.rfind("aten::", 0) != 0; }
+// LibTorch's own, for weights in a layout of oneDNN's.
+bool is_of_mkldnn(std::string_view name) { return name.starts_with("mkldnn::"); }
+bool is_custom(const c10::OperatorName& name) { return name.name.rfind("aten::", 0) != 0 && !is_of_mkldnn(name.name); }
 
 uint32_t flags_of(const c10::OperatorHandle& handle) {
   uint32_t flags = is_custom(handle.operator_name()) ? uint32_t{graph::kOpSideEffect} : 0;
@@ -140,7 +145,7 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
   composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
               !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
   needs_data = (flags_of(op) & graph::kOpDataDependent) != 0;
-  gives_special = info->name.starts_with("aten::") && gives_special_kind(info->name);
+  gives_special = is_of_mkldnn(info->name) || (info->name.starts_with("aten::") && gives_special_kind(info->name));
   unsafe_view = info->name.starts_with("aten::_unsafe_view") || info->name.starts_with("aten::unsafe_");
   special = is_special(info->name) || gives_special || (info->name.starts_with("aten::") && layout_arg >= 0);
   custom = is_custom(op.operator_name());

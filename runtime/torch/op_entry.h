@@ -20,7 +20,8 @@ enum class ArgKind : uint8_t {
   kDType,
   kLayout,
   kMemoryFormat,
-  kOther,  // the tag of the value tells
+  kOptionalScalars,  // a list of Scalar?
+  kOther,            // the tag of the value tells
 };
 
 struct ReturnFact {

@@ -173,6 +173,11 @@ c10::IValue from_operand(const Operand& operand, ArgKind kind, const ConstantPoo
       return list;
     }
     case Operand::Kind::kScalars: {
+      if (kind == ArgKind::kOptionalScalars) {
+        c10::List<std::optional<c10::Scalar>> list;
+        for (const Operand& item : operand.as_scalars()) list.push_back(scalar_of(item));
+        return list;
+      }
       c10::List<c10::Scalar> list;
       for (const Operand& item : operand.as_scalars()) list.push_back(scalar_of(item));
       return list;

@@ -10,6 +10,7 @@
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/device_context.h"
+#include "runtime/torch/frozen_executable.h"
 #include "runtime/torch/fx_executable.h"
 #include "runtime/torch/input_fake.h"
 #include "runtime/torch/meta_call.h"
@@ -254,8 +255,12 @@ class TorchRuntime final : public runtime::TensorRuntime {
           session.training->use_kernels();
           set_outputs(capture.graph, *session.finished, session.training.get());
         }
+        const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;
+        if (!session.training && !capture.frozen_inputs.empty())
+          result = make_frozen_executable(capture, session.finished, on_failure);
+        if (result) return true;
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
-                                      observed ? OnFailure::kUndo : OnFailure::kRunAgain, kernels);
+                                      on_failure, kernels);
       }
       return true;
     });
