@@ -342,6 +342,10 @@ Result<ValueId, BuildError> bernoulli_float_(Builder& builder, const TensorArg& 
   const Operand operands[] = {operand_of(self), operand_of(p), operand_of(generator)};
   return builder.one(k_bernoulli__float, operands);
 }
+Result<ValueId, BuildError> binary_cross_entropy_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, const std::optional<TensorArg>& weight, int64_t reduction) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(target), operand_of(weight), operand_of(reduction)};
+  return builder.one(k_binary_cross_entropy_backward, operands);
+}
 Result<ValueId, BuildError> bitwise_and_scalar(Builder& builder, const TensorArg& self, const Scalar& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_bitwise_and_Scalar, operands);
@@ -437,6 +441,10 @@ Result<ValueId, BuildError> ceil(Builder& builder, const TensorArg& self) {
 Result<ValueId, BuildError> ceil_(Builder& builder, const TensorArg& self) {
   const Operand operands[] = {operand_of(self)};
   return builder.one(k_ceil_, operands);
+}
+Result<ValueId, BuildError> channel_shuffle(Builder& builder, const TensorArg& self, int64_t groups) {
+  const Operand operands[] = {operand_of(self), operand_of(groups)};
+  return builder.one(k_channel_shuffle, operands);
 }
 Result<ValueId, BuildError> clamp(Builder& builder, const TensorArg& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
   const Operand operands[] = {operand_of(self), operand_of(min), operand_of(max)};
@@ -950,6 +958,10 @@ Result<ValueId, BuildError> huber_loss(Builder& builder, const TensorArg& self, 
   const Operand operands[] = {operand_of(self), operand_of(target), operand_of(reduction), operand_of(delta)};
   return builder.one(k_huber_loss, operands);
 }
+Result<ValueId, BuildError> huber_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, int64_t reduction, double delta) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(target), operand_of(reduction), operand_of(delta)};
+  return builder.one(k_huber_loss_backward, operands);
+}
 Result<ValueId, BuildError> hypot(Builder& builder, const TensorArg& self, const TensorArg& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_hypot, operands);
@@ -1142,6 +1154,10 @@ Result<ValueId, BuildError> log_normal_(Builder& builder, const TensorArg& self,
   const Operand operands[] = {operand_of(self), operand_of(mean), operand_of(std), operand_of(generator)};
   return builder.one(k_log_normal_, operands);
 }
+Result<std::array<ValueId, 2>, BuildError> log_sigmoid_forward(Builder& builder, const TensorArg& self) {
+  const Operand operands[] = {operand_of(self)};
+  return builder.some<2>(k_log_sigmoid_forward, operands);
+}
 Result<ValueId, BuildError> logaddexp(Builder& builder, const TensorArg& self, const TensorArg& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_logaddexp, operands);
@@ -1322,6 +1338,10 @@ Result<ValueId, BuildError> mse_loss(Builder& builder, const TensorArg& self, co
   const Operand operands[] = {operand_of(self), operand_of(target), operand_of(reduction)};
   return builder.one(k_mse_loss, operands);
 }
+Result<ValueId, BuildError> mse_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, int64_t reduction) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(target), operand_of(reduction)};
+  return builder.one(k_mse_loss_backward, operands);
+}
 Result<ValueId, BuildError> mul_scalar(Builder& builder, const TensorArg& self, const Scalar& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_mul_Scalar, operands);
@@ -1374,9 +1394,17 @@ Result<std::array<ValueId, 3>, BuildError> native_batch_norm_backward(Builder& b
   const Operand operands[] = {operand_of(grad_out), operand_of(input), operand_of(weight), operand_of(running_mean), operand_of(running_var), operand_of(save_mean), operand_of(save_invstd), operand_of(train), operand_of(eps), operand_of(output_mask)};
   return builder.some<3>(k_native_batch_norm_backward, operands);
 }
+Result<ValueId, BuildError> native_channel_shuffle(Builder& builder, const TensorArg& self, int64_t groups) {
+  const Operand operands[] = {operand_of(self), operand_of(groups)};
+  return builder.one(k_native_channel_shuffle, operands);
+}
 Result<std::array<ValueId, 2>, BuildError> native_dropout(Builder& builder, const TensorArg& input, double p, std::optional<bool> train) {
   const Operand operands[] = {operand_of(input), operand_of(p), operand_of(train)};
   return builder.some<2>(k_native_dropout, operands);
+}
+Result<ValueId, BuildError> native_dropout_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& mask, double scale) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(mask), operand_of(scale)};
+  return builder.one(k_native_dropout_backward, operands);
 }
 Result<std::array<ValueId, 3>, BuildError> native_group_norm(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, int64_t N, int64_t C, int64_t HxW, int64_t group, double eps) {
   const Operand operands[] = {operand_of(input), operand_of(weight), operand_of(bias), operand_of(N), operand_of(C), operand_of(HxW), operand_of(group), operand_of(eps)};
@@ -1610,6 +1638,10 @@ Result<ValueId, BuildError> repeat(Builder& builder, const TensorArg& self, cons
   const Operand operands[] = {operand_of(self), operand_of(repeats)};
   return builder.one(k_repeat, operands);
 }
+Result<ValueId, BuildError> replication_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
+  return builder.one(k_replication_pad2d_backward, operands);
+}
 Result<ValueId, BuildError> roll(Builder& builder, const TensorArg& self, const Ints& shifts, const Ints& dims) {
   const Operand operands[] = {operand_of(self), operand_of(shifts), operand_of(dims)};
   return builder.one(k_roll, operands);
@@ -1797,6 +1829,10 @@ Result<ValueId, BuildError> slice_scatter(Builder& builder, const TensorArg& sel
 Result<ValueId, BuildError> smooth_l1_loss(Builder& builder, const TensorArg& self, const TensorArg& target, int64_t reduction, double beta) {
   const Operand operands[] = {operand_of(self), operand_of(target), operand_of(reduction), operand_of(beta)};
   return builder.one(k_smooth_l1_loss, operands);
+}
+Result<ValueId, BuildError> smooth_l1_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, int64_t reduction, double beta) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(target), operand_of(reduction), operand_of(beta)};
+  return builder.one(k_smooth_l1_loss_backward, operands);
 }
 Result<ValueId, BuildError> softplus(Builder& builder, const TensorArg& self, const Scalar& beta, const Scalar& threshold) {
   const Operand operands[] = {operand_of(self), operand_of(beta), operand_of(threshold)};

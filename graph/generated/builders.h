@@ -176,6 +176,8 @@ Result<ValueId, BuildError> bernoulli_p(Builder& builder, const TensorArg& self,
 Result<ValueId, BuildError> bernoulli_(Builder& builder, const TensorArg& self, const TensorArg& p, std::optional<ConstId> generator = std::nullopt);
 // aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
 Result<ValueId, BuildError> bernoulli_float_(Builder& builder, const TensorArg& self, double p = 0.5, std::optional<ConstId> generator = std::nullopt);
+// aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor
+Result<ValueId, BuildError> binary_cross_entropy_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, const std::optional<TensorArg>& weight = std::nullopt, int64_t reduction = 1);
 // aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor
 Result<ValueId, BuildError> bitwise_and_scalar(Builder& builder, const TensorArg& self, const Scalar& other);
 // aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor
@@ -224,6 +226,8 @@ Result<ValueId, BuildError> cauchy_(Builder& builder, const TensorArg& self, dou
 Result<ValueId, BuildError> ceil(Builder& builder, const TensorArg& self);
 // aten::ceil_(Tensor(a!) self) -> Tensor(a!)
 Result<ValueId, BuildError> ceil_(Builder& builder, const TensorArg& self);
+// aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor
+Result<ValueId, BuildError> channel_shuffle(Builder& builder, const TensorArg& self, int64_t groups);
 // aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
 Result<ValueId, BuildError> clamp(Builder& builder, const TensorArg& self, const std::optional<Scalar>& min = std::nullopt, const std::optional<Scalar>& max = std::nullopt);
 // aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor
@@ -480,6 +484,8 @@ Result<ValueId, BuildError> heaviside(Builder& builder, const TensorArg& self, c
 Result<ValueId, BuildError> heaviside_(Builder& builder, const TensorArg& self, const TensorArg& values);
 // aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor
 Result<ValueId, BuildError> huber_loss(Builder& builder, const TensorArg& self, const TensorArg& target, int64_t reduction = 1, double delta = 1.0);
+// aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor
+Result<ValueId, BuildError> huber_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, int64_t reduction, double delta);
 // aten::hypot(Tensor self, Tensor other) -> Tensor
 Result<ValueId, BuildError> hypot(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)
@@ -576,6 +582,8 @@ Result<ValueId, BuildError> log2_(Builder& builder, const TensorArg& self);
 Result<ValueId, BuildError> log_(Builder& builder, const TensorArg& self);
 // aten::log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)
 Result<ValueId, BuildError> log_normal_(Builder& builder, const TensorArg& self, double mean = 1.0, double std = 2.0, std::optional<ConstId> generator = std::nullopt);
+// aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)
+Result<std::array<ValueId, 2>, BuildError> log_sigmoid_forward(Builder& builder, const TensorArg& self);
 // aten::logaddexp(Tensor self, Tensor other) -> Tensor
 Result<ValueId, BuildError> logaddexp(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::logaddexp2(Tensor self, Tensor other) -> Tensor
@@ -666,6 +674,8 @@ Result<ValueId, BuildError> mm(Builder& builder, const TensorArg& self, const Te
 Result<std::array<ValueId, 2>, BuildError> mode(Builder& builder, const TensorArg& self, int64_t dim = -1, bool keepdim = false);
 // aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor
 Result<ValueId, BuildError> mse_loss(Builder& builder, const TensorArg& self, const TensorArg& target, int64_t reduction = 1);
+// aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor
+Result<ValueId, BuildError> mse_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, int64_t reduction);
 // aten::mul.Scalar(Tensor self, Scalar other) -> Tensor
 Result<ValueId, BuildError> mul_scalar(Builder& builder, const TensorArg& self, const Scalar& other);
 // aten::mul.Tensor(Tensor self, Tensor other) -> Tensor
@@ -692,8 +702,12 @@ Result<ValueId, BuildError> nansum(Builder& builder, const TensorArg& self, cons
 Result<std::array<ValueId, 3>, BuildError> native_batch_norm(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, const std::optional<TensorArg>& running_mean, const std::optional<TensorArg>& running_var, bool training, double momentum, double eps);
 // aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
 Result<std::array<ValueId, 3>, BuildError> native_batch_norm_backward(Builder& builder, const TensorArg& grad_out, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& running_mean, const std::optional<TensorArg>& running_var, const std::optional<TensorArg>& save_mean, const std::optional<TensorArg>& save_invstd, bool train, double eps, const std::array<bool, 3>& output_mask);
+// aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor
+Result<ValueId, BuildError> native_channel_shuffle(Builder& builder, const TensorArg& self, int64_t groups);
 // aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)
 Result<std::array<ValueId, 2>, BuildError> native_dropout(Builder& builder, const TensorArg& input, double p, std::optional<bool> train);
+// aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor
+Result<ValueId, BuildError> native_dropout_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& mask, double scale);
 // aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)
 Result<std::array<ValueId, 3>, BuildError> native_group_norm(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, int64_t N, int64_t C, int64_t HxW, int64_t group, double eps);
 // aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
@@ -810,6 +824,8 @@ Result<ValueId, BuildError> remainder_scalar_(Builder& builder, const TensorArg&
 Result<ValueId, BuildError> remainder_(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::repeat(Tensor self, SymInt[] repeats) -> Tensor
 Result<ValueId, BuildError> repeat(Builder& builder, const TensorArg& self, const Ints& repeats);
+// aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
+Result<ValueId, BuildError> replication_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
 // aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
 Result<ValueId, BuildError> roll(Builder& builder, const TensorArg& self, const Ints& shifts, const Ints& dims = {});
 // aten::round(Tensor self) -> Tensor
@@ -904,6 +920,8 @@ Result<ValueId, BuildError> slice_backward(Builder& builder, const TensorArg& gr
 Result<ValueId, BuildError> slice_scatter(Builder& builder, const TensorArg& self, const TensorArg& src, int64_t dim = 0, std::optional<int64_t> start = std::nullopt, std::optional<int64_t> end = std::nullopt, int64_t step = 1);
 // aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor
 Result<ValueId, BuildError> smooth_l1_loss(Builder& builder, const TensorArg& self, const TensorArg& target, int64_t reduction = 1, double beta = 1.0);
+// aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor
+Result<ValueId, BuildError> smooth_l1_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, int64_t reduction, double beta);
 // aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor
 Result<ValueId, BuildError> softplus(Builder& builder, const TensorArg& self, const Scalar& beta = 1, const Scalar& threshold = 20);
 // aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor

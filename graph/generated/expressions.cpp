@@ -1744,6 +1744,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // bernoulli.p
     {nullptr, nullptr},  // bernoulli_.Tensor
     {nullptr, nullptr},  // bernoulli_.float
+    {nullptr, nullptr},  // binary_cross_entropy_backward
     {&k_bitwise_and_Scalar, nullptr},  // bitwise_and.Scalar
     {&k_bitwise_and_Tensor, nullptr},  // bitwise_and.Tensor
     {&k_bitwise_and_Scalar, nullptr},  // bitwise_and_.Scalar
@@ -1768,6 +1769,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // cauchy_
     {&k_ceil, nullptr},  // ceil
     {&k_ceil, nullptr},  // ceil_
+    {nullptr, nullptr},  // channel_shuffle
     {&k_clamp, nullptr},  // clamp
     {&k_clamp_Tensor, nullptr},  // clamp.Tensor
     {&k_clamp, nullptr},  // clamp_
@@ -1896,6 +1898,7 @@ constexpr Row kRows[] = {
     {&k_heaviside, nullptr},  // heaviside
     {&k_heaviside, nullptr},  // heaviside_
     {nullptr, nullptr},  // huber_loss
+    {nullptr, nullptr},  // huber_loss_backward
     {&k_hypot, nullptr},  // hypot
     {&k_hypot, nullptr},  // hypot_
     {nullptr, "needs a function that C libraries do not have"},  // i0
@@ -1944,6 +1947,7 @@ constexpr Row kRows[] = {
     {&k_log2, nullptr},  // log2_
     {&k_log, nullptr},  // log_
     {nullptr, nullptr},  // log_normal_
+    {nullptr, nullptr},  // log_sigmoid_forward
     {&k_logaddexp, nullptr},  // logaddexp
     {&k_logaddexp2, nullptr},  // logaddexp2
     {nullptr, nullptr},  // logcumsumexp
@@ -1989,6 +1993,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // mm
     {nullptr, nullptr},  // mode
     {nullptr, nullptr},  // mse_loss
+    {nullptr, nullptr},  // mse_loss_backward
     {&k_mul_Scalar, nullptr},  // mul.Scalar
     {&k_mul_Tensor, nullptr},  // mul.Tensor
     {&k_mul_Scalar, nullptr},  // mul_.Scalar
@@ -2002,7 +2007,9 @@ constexpr Row kRows[] = {
     {&k_nansum, nullptr},  // nansum
     {nullptr, nullptr},  // native_batch_norm
     {nullptr, nullptr},  // native_batch_norm_backward
+    {nullptr, nullptr},  // native_channel_shuffle
     {nullptr, nullptr},  // native_dropout
+    {nullptr, nullptr},  // native_dropout_backward
     {nullptr, nullptr},  // native_group_norm
     {nullptr, nullptr},  // native_group_norm_backward
     {nullptr, nullptr},  // native_layer_norm
@@ -2061,6 +2068,7 @@ constexpr Row kRows[] = {
     {&k_remainder_Scalar, nullptr},  // remainder_.Scalar
     {&k_remainder_Tensor, nullptr},  // remainder_.Tensor
     {nullptr, nullptr},  // repeat
+    {nullptr, nullptr},  // replication_pad2d_backward
     {nullptr, nullptr},  // roll
     {&k_round, nullptr},  // round
     {nullptr, "scales in the tensor's own type, which rounds half types before the compute type does"},  // round.decimals
@@ -2108,6 +2116,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // slice_backward
     {nullptr, nullptr},  // slice_scatter
     {nullptr, nullptr},  // smooth_l1_loss
+    {nullptr, nullptr},  // smooth_l1_loss_backward
     {&k_softplus, nullptr},  // softplus
     {&k_softplus_backward, nullptr},  // softplus_backward
     {nullptr, "releases of LibTorch differ for nan"},  // softshrink

@@ -16,13 +16,33 @@ bool lists_fit(size_t spatial, std::initializer_list<std::span<const int64_t>> l
   return true;
 }
 
-// The format that CPU convolutions compute in: channels last when input or weight is, but never for f64.
-MemoryFormat conv_format(const TensorMeta& input, const TensorMeta& weight) {
-  if (input.dtype == DType::kF64 || weight.dtype == DType::kF64) return MemoryFormat::kContiguous;
-  MemoryFormat a = input.suggest_memory_format(), b = weight.suggest_memory_format();
-  for (MemoryFormat format : {MemoryFormat::kChannelsLast, MemoryFormat::kChannelsLast3d})
-    if (a == format || b == format) return format;
+// In one dimension LibTorch computes in two, of which the first is 1.
+TensorMeta in_two_dimensions(const TensorMeta& meta) {
+  TensorMeta wide = meta;
+  if (meta.dim() != 3) return wide;
+  wide.sizes.insert(2, 1);
+  wide.strides.insert(2, meta.sizes[2] * meta.strides[2]);
+  return wide;
+}
+
+// The format that CPU convolutions compute in: channels last when input or weight is. In three dimensions bf16 alone
+// surely has that; f32 has it where oneDNN computes, which depends on sizes and threads.
+std::optional<MemoryFormat> conv_format(const TensorMeta& input, const TensorMeta& weight) {
+  const TensorMeta x = in_two_dimensions(input), w = in_two_dimensions(weight);
+  MemoryFormat a = x.suggest_memory_format(), b = w.suggest_memory_format();
+  if (a == MemoryFormat::kChannelsLast || b == MemoryFormat::kChannelsLast) return MemoryFormat::kChannelsLast;
+  if (a != MemoryFormat::kChannelsLast3d && b != MemoryFormat::kChannelsLast3d) return MemoryFormat::kContiguous;
+  if (input.dtype == DType::kBF16) return MemoryFormat::kChannelsLast3d;
+  if (input.dtype == DType::kF32) return std::nullopt;
   return MemoryFormat::kContiguous;
+}
+
+void add_in_format(InferContext& c, const DimVector& sizes, const TensorMeta& like, MemoryFormat format) {
+  TensorMeta& out = c.add_fresh(sizes, like.dtype, like.device, sizes.size() == 3 ? MemoryFormat::kContiguous : format);
+  if (sizes.size() != 3) return;
+  DimVector strides = strides_for(in_two_dimensions(out).sizes, format);
+  strides.erase(2);
+  out.strides = std::move(strides);
 }
 
 struct ConvArgs {
@@ -51,10 +71,11 @@ bool conv_sizes(const TensorMeta& x, const TensorMeta& w, const ConvArgs& a, Dim
   return true;
 }
 
-// Ranks and types that CPU's common path takes; others (1-D, empty, mixed types, f16) go to LibTorch.
+// Ranks and types that CPU's common path takes; others (empty, mixed types) go to LibTorch.
 bool is_common_conv(const TensorMeta& x, const TensorMeta& w) {
-  bool type = x.dtype == DType::kF32 || x.dtype == DType::kF64 || x.dtype == DType::kBF16;
-  return (x.dim() == 4 || x.dim() == 5) && w.dim() == x.dim() && x.dtype == w.dtype && x.device == w.device &&
+  bool type = x.dtype == DType::kF32 || x.dtype == DType::kF64 || x.dtype == DType::kBF16 || x.dtype == DType::kF16 ||
+              x.dtype == DType::kI64;
+  return x.dim() >= 3 && x.dim() <= 5 && w.dim() == x.dim() && x.dtype == w.dtype && x.device == w.device &&
          x.device.is_cpu() && type && x.numel() > 0 && w.numel() > 0;
 }
 
@@ -68,8 +89,9 @@ InferStatus convolution(InferContext& c) {
   if (c.is_unsure()) return InferStatus::kNoRule;
   DimVector sizes;
   if (!conv_sizes(x, w, args, sizes)) return InferStatus::kError;
-  if (numel_of(sizes) == 0) return c.unsure();
-  c.add_fresh(sizes, x.dtype, x.device, conv_format(x, w));
+  const std::optional<MemoryFormat> format = conv_format(x, w);
+  if (numel_of(sizes) == 0 || !format) return c.unsure();
+  add_in_format(c, sizes, x, *format);
   return InferStatus::kOk;
 }
 
@@ -79,14 +101,15 @@ InferStatus convolution_backward(InferContext& c) {
   if (!is_common_conv(x, w) || grad.dtype != x.dtype || !c.operand(10).is(Operand::Kind::kBools)) return c.unsure();
   auto mask = c.operand(10).as_bools();
   if (mask.size() != 3) return InferStatus::kError;
-  MemoryFormat format = conv_format(x, w);
+  const std::optional<MemoryFormat> format = conv_format(x, w);
+  if (!format) return c.unsure();
   if (mask[0]) {
-    c.add_fresh(x.sizes, x.dtype, x.device, format);
+    add_in_format(c, x.sizes, x, *format);
   } else {
     c.add_undefined();
   }
   if (mask[1]) {
-    c.add_fresh(w.sizes, w.dtype, w.device, format);
+    add_in_format(c, w.sizes, w, *format);
   } else {
     c.add_undefined();
   }
@@ -252,6 +275,24 @@ int64_t blocks(std::span<const int64_t> size, std::span<const int64_t> kernel, s
 }
 
 }  // namespace
+
+// grad_output, output_size, input_size, ...: contiguous in any format
+InferStatus upsample_bicubic2d_backward(InferContext& c) {
+  const TensorMeta& grad = c.self();
+  auto in = c.ints(2);
+  if (grad.dim() != 4 || in.size() != 4) return c.unsure();
+  c.add_fresh(in, grad.dtype, grad.device);
+  return InferStatus::kOk;
+}
+
+// self, groups
+InferStatus channel_shuffle(InferContext& c) {
+  const TensorMeta& x = c.self();
+  const int64_t groups = c.integer(1);
+  if (x.dim() < 3 || x.numel() == 0 || groups <= 0 || x.sizes[1] % groups != 0) return c.unsure();
+  c.add_fresh(x.sizes, x.dtype, x.device, x.suggest_memory_format());
+  return InferStatus::kOk;
+}
 
 // self, kernel_size, dilation, padding, stride
 InferStatus im2col(InferContext& c) {

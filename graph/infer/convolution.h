@@ -17,6 +17,8 @@ InferStatus max_unpool2d(InferContext& c);
 InferStatus constant_pad_nd(InferContext& c);
 InferStatus upsample2d(InferContext& c);
 InferStatus upsample2d_backward(InferContext& c);
+InferStatus upsample_bicubic2d_backward(InferContext& c);
+InferStatus channel_shuffle(InferContext& c);
 InferStatus im2col(InferContext& c);
 InferStatus col2im(InferContext& c);
 

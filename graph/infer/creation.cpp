@@ -201,7 +201,7 @@ InferStatus diag_embed(InferContext& c) {
   return InferStatus::kOk;
 }
 
-InferStatus bernoulli(InferContext& c) { return same_preserved(c); }
+InferStatus bernoulli(InferContext& c) { return same_contiguous(c); }
 
 InferStatus triangle(InferContext& c) {
   const TensorMeta& self = c.self();
@@ -219,5 +219,54 @@ InferStatus pin_memory(InferContext& c) {
 }
 
 InferStatus same_preserved(InferContext& c) { return like(c, LikeRule{}); }
+
+InferStatus same_contiguous(InferContext& c) {
+  const TensorMeta& self = c.self();
+  c.add_fresh(self.sizes, self.dtype, self.device);
+  return InferStatus::kOk;
+}
+
+namespace {
+
+// A stride of 0 in a dimension of several elements: at::has_internal_overlap() is sure of it.
+bool overlaps_itself(const TensorMeta& meta) {
+  for (size_t d = 0; d < meta.sizes.size(); ++d)
+    if (meta.strides[d] == 0 && meta.sizes[d] > 1) return true;
+  return false;
+}
+
+}  // namespace
+
+InferStatus scattered(InferContext& c) {
+  const TensorMeta& self = c.self();
+  if (overlaps_itself(self)) return same_preserved(c);
+  c.add_fresh(TensorMeta(self)).storage_offset = self.storage_offset;
+  return InferStatus::kOk;
+}
+
+namespace {
+
+bool is_real_floating(const TensorMeta* meta) { return meta && is_floating(meta->dtype); }
+
+}  // namespace
+
+InferStatus normal_of_mean(InferContext& c) { return is_real_floating(c.tensor(0)) ? same_contiguous(c) : c.unsure(); }
+
+InferStatus normal_of_std(InferContext& c) {
+  const TensorMeta* std = c.tensor(1);
+  if (!is_real_floating(std)) return c.unsure();
+  c.add_fresh(std->sizes, std->dtype, std->device);
+  return InferStatus::kOk;
+}
+
+InferStatus normal_of_both(InferContext& c) {
+  const TensorMeta *mean = c.tensor(0), *std = c.tensor(1);
+  if (!is_real_floating(mean) || !is_real_floating(std) || std->dtype != mean->dtype || std->device != mean->device)
+    return c.unsure();
+  DimVector sizes = mean->sizes;
+  if (!broadcast_shape(sizes, std->sizes)) return c.unsure();
+  c.add_fresh(sizes, mean->dtype, mean->device);
+  return InferStatus::kOk;
+}
 
 }  // namespace framejit::graph::infer

@@ -46,7 +46,12 @@ InferStatus randperm(InferContext& c);
 InferStatus bernoulli(InferContext& c);
 InferStatus triangle(InferContext& c);  // matrices: shape and type of operand 0, contiguous
 InferStatus diag_embed(InferContext& c);
-InferStatus same_preserved(InferContext& c);  // as empty_like
+InferStatus same_preserved(InferContext& c);   // as empty_like
+InferStatus same_contiguous(InferContext& c);  // shape and type of operand 0
+InferStatus scattered(InferContext& c);        // a copy of operand 0 in its strides and place, holes included
+InferStatus normal_of_mean(InferContext& c);
+InferStatus normal_of_std(InferContext& c);
+InferStatus normal_of_both(InferContext& c);
 InferStatus pin_memory(InferContext& c);
 
 }  // namespace framejit::graph::infer

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "graph/infer/iterator.h"
+#include "graph/infer/views.h"
 
 namespace framejit::graph::infer {
 namespace {
@@ -200,22 +201,29 @@ InferStatus scatter(InferContext& c) {
   return InferStatus::kOk;
 }
 
+namespace {
+
+// The format of what cat() joins.
+MemoryFormat joined_format(InferContext& c) {
+  const MemoryFormat format = c.list_tensor(0, 0)->suggest_memory_format();
+  for (size_t i = 1; i < c.list_size(0); ++i)
+    if (c.list_tensor(0, i)->suggest_memory_format() != format) return MemoryFormat::kContiguous;
+  return format;
+}
+
+}  // namespace
+
 InferStatus cat(InferContext& c) {
   size_t count = c.list_size(0);
   if (count == 0) return InferStatus::kError;
   ResultType type(c.environment().default_dtype);
   const TensorMeta* first = nullptr;
-  std::optional<MemoryFormat> format;
-  bool mixed_formats = false;
   // LibTorch skips empty 1-D tensors, whatever the others' rank.
   auto skipped = [](const TensorMeta& meta) { return meta.dim() == 1 && meta.sizes[0] == 0; };
   for (size_t i = 0; i < count; ++i) {
     const TensorMeta* meta = c.list_tensor(0, i);
     if (!meta || meta->dim() == 0) return InferStatus::kError;
     type.add(*meta);
-    MemoryFormat suggested = meta->suggest_memory_format();
-    mixed_formats = mixed_formats || suggested == MemoryFormat::kContiguous || (format && *format != suggested);
-    format = suggested;
     if (!first && !skipped(*meta)) first = meta;
   }
   DType dtype = type.get();
@@ -233,7 +241,7 @@ InferStatus cat(InferContext& c) {
       if (d != dim && meta.sizes[d] != sizes[d]) return InferStatus::kError;
     sizes[dim] += meta.sizes[dim];
   }
-  c.add_fresh(sizes, dtype, shape_of.device, mixed_formats ? MemoryFormat::kContiguous : *format);
+  c.add_fresh(sizes, dtype, shape_of.device, joined_format(c));
   return InferStatus::kOk;
 }
 
@@ -251,6 +259,22 @@ InferStatus stack(InferContext& c) {
   if (dim < 0 || type.get() == DType::kUndefined) return InferStatus::kError;
   DimVector sizes = first->sizes;
   sizes.insert(static_cast<size_t>(dim), static_cast<int64_t>(count));
+  TensorMeta joined = *first;
+  if (dim < first->dim()) {  // a view of what cat() gives
+    joined.sizes[dim] *= static_cast<int64_t>(count);
+    joined.strides = strides_for(joined.sizes, joined_format(c));
+    DimVector strides;
+    if (!view_strides(joined, sizes, strides)) return c.unsure();
+    c.add_fresh(sizes, type.get(), first->device).strides = std::move(strides);
+    return InferStatus::kOk;
+  }
+  // What cat() gives of tensors with one more dimension.
+  for (size_t i = 0; i < count; ++i) {
+    TensorMeta wide = *c.list_tensor(0, i);
+    wide.sizes.push_back(1);
+    wide.strides.push_back(1);
+    if (wide.suggest_memory_format() != MemoryFormat::kContiguous) return c.unsure();
+  }
   c.add_fresh(sizes, type.get(), first->device);
   return InferStatus::kOk;
 }
@@ -328,6 +352,44 @@ InferStatus weight_norm(InferContext& c) {
   c.add_fresh(v.sizes, v.dtype, v.device);
   c.add_fresh(g.sizes, g.dtype == DType::kBF16 ? DType::kF32 : g.dtype, g.device);
   return InferStatus::kOk;
+}
+
+// grad_output, self, target, reduction, ...: contiguous; what is broadcast or of two types is LibTorch's to refuse
+InferStatus pointwise_loss_backward(InferContext& c) {
+  const TensorMeta &grad = c.self(0), &self = c.self(1), &target = c.self(2);
+  if (!is_floating(self.dtype) || target.dtype != self.dtype || grad.dtype != self.dtype) return c.unsure();
+  if (target.sizes != self.sizes || (grad.dim() != 0 && grad.sizes != self.sizes)) return c.unsure();
+  c.add_fresh(self.sizes, self.dtype, self.device);
+  return InferStatus::kOk;
+}
+
+// grad_output, self, target, weight, reduction
+InferStatus binary_cross_entropy_backward(InferContext& c) {
+  const TensorMeta &grad = c.self(0), &self = c.self(1), &target = c.self(2);
+  const TensorMeta* weight = c.tensor(3);
+  if (!is_floating(self.dtype) || target.dtype != self.dtype || grad.dtype != self.dtype) return c.unsure();
+  if (target.sizes != self.sizes || (grad.dim() != 0 && grad.sizes != self.sizes) || weight) return c.unsure();
+  c.add_fresh(self.sizes, self.dtype, self.device).strides = preserved_strides(self);
+  return InferStatus::kOk;
+}
+
+// self -> output, buffer
+InferStatus log_sigmoid_forward(InferContext& c) {
+  const TensorMeta& self = c.self();
+  if (!is_floating(self.dtype)) return c.unsure();
+  for (int i = 0; i < 2; ++i) c.add_fresh(self.sizes, self.dtype, self.device);
+  return InferStatus::kOk;
+}
+
+// self, target, reduction, delta: as the others, but the result without reduction is made like self.
+InferStatus huber_loss(InferContext& c) {
+  const TensorMeta* self = c.tensor(0);
+  const InferStatus status = pointwise_loss(c);
+  if (status != InferStatus::kOk || c.integer(2) != 0) return status;
+  TensorMeta& out = c.last_result().meta;
+  if (!self || out.sizes != self->sizes || out.dtype != self->dtype) return c.unsure();
+  out.strides = preserved_strides(*self);
+  return status;
 }
 
 // self, target, reduction

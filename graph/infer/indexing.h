@@ -25,5 +25,9 @@ InferStatus nll_loss_backward(InferContext& c);
 InferStatus weight_norm(InferContext& c);
 // A loss with a reduction operand: 0 none, 1 mean, 2 sum.
 InferStatus pointwise_loss(InferContext& c);
+InferStatus pointwise_loss_backward(InferContext& c);
+InferStatus huber_loss(InferContext& c);
+InferStatus binary_cross_entropy_backward(InferContext& c);
+InferStatus log_sigmoid_forward(InferContext& c);
 
 }  // namespace framejit::graph::infer

@@ -68,7 +68,7 @@ InferStatus batch_norm(InferContext& c, size_t parameters, bool training) {
   for (size_t i = 1; i <= parameters; ++i) {
     const TensorMeta* p = c.tensor(i);
     if (!p) continue;
-    if (p->dtype != x.dtype || !p->is_contiguous()) return c.unsure();
+    if (p->dtype != x.dtype) return c.unsure();
     if (p->numel() != x.sizes[1]) return InferStatus::kError;
   }
   if (!is_float_cpu(x) || x.numel() == 0) return c.unsure();

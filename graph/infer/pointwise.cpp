@@ -127,14 +127,36 @@ InferStatus subtract_inplace(InferContext& c) {
   return has_bool_operand(c) ? c.unsure() : pointwise_inplace(c, binary(Promote::kCommon));
 }
 
-// pow(2, x): the base is a wrapped number, the layout is that of the exponent.
+// pow(2, x): the base is a wrapped number.
 InferStatus pow_scalar_base(InferContext& c) {
   const Operand& base = c.operand(0);
   bool one = (base.is(Operand::Kind::kInt) && base.as_int() == 1) ||
              (base.is(Operand::Kind::kFloat) && base.as_float() == 1.0) || base.is(Operand::Kind::kBool);
   // LibTorch fills a result of another making for base 1.
   if (one) return c.unsure();
-  return pointwise(c, binary(Promote::kCommon));
+  PointwiseRule rule = binary(Promote::kCommon);
+  rule.contiguous = true;
+  return pointwise(c, rule);
+}
+
+InferStatus angle(InferContext& c) {
+  const TensorMeta& self = c.self();
+  if (is_complex(self.dtype)) {
+    c.add_fresh(self.sizes, to_real(self.dtype), self.device);
+    return InferStatus::kOk;
+  }
+  if (!is_floating(self.dtype)) return c.unsure();
+  PointwiseRule rule;
+  rule.promote_args[0] = rule.iterate_args[0] = 0;
+  rule.promote = Promote::kFirst;
+  return pointwise(c, rule);
+}
+
+// grad_output, mask, scale
+InferStatus native_dropout_backward(InferContext& c) {
+  const TensorMeta &grad = c.self(0), &mask = c.self(1);
+  if (is_complex(grad.dtype) || mask.dtype != DType::kBool || mask.sizes != grad.sizes) return c.unsure();
+  return pointwise(c, binary(Promote::kIntToFloat));
 }
 
 InferStatus where(InferContext& c) {

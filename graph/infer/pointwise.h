@@ -40,6 +40,8 @@ InferStatus div_mode_inplace(InferContext& c);
 InferStatus subtract(InferContext& c);
 InferStatus subtract_inplace(InferContext& c);
 InferStatus pow_scalar_base(InferContext& c);
+InferStatus angle(InferContext& c);
+InferStatus native_dropout_backward(InferContext& c);
 InferStatus where(InferContext& c);
 InferStatus masked_fill(InferContext& c);
 InferStatus masked_fill_inplace(InferContext& c);

@@ -26,7 +26,8 @@ bool infer_shape(std::span<const int64_t> requested, int64_t numel, DimVector& s
   return true;
 }
 
-// at::detail::computeStride: strides of `shape` over the same storage, or false when it needs a copy.
+}  // namespace
+
 bool view_strides(const TensorMeta& self, const DimVector& shape, DimVector& strides) {
   if (self.sizes.empty()) {
     strides = DimVector(shape.size(), 1);
@@ -61,8 +62,6 @@ bool view_strides(const TensorMeta& self, const DimVector& shape, DimVector& str
   }
   return view_d == -1;
 }
-
-}  // namespace
 
 InferStatus alias(InferContext& c) {
   const TensorMeta& self = c.self();

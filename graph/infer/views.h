@@ -5,6 +5,9 @@
 
 namespace framejit::graph::infer {
 
+// at::detail::computeStride: strides of `shape` over the same storage, or false when it needs a copy.
+bool view_strides(const TensorMeta& self, const DimVector& shape, DimVector& strides);
+
 InferStatus alias(InferContext& c);  // detach, alias: same sizes and strides
 InferStatus view(InferContext& c);
 InferStatus unsafe_view(InferContext& c);

@@ -78,8 +78,9 @@ class AtenExecutable final : public runtime::Executable {
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
   bool plain_outputs_;  // each is an input, or in a register
-  // Kernels of other devices than the CPU are held against what was inferred of them when they run first, where a run
-  // that fails can be taken back: the code runs in the interpreter then.
+  // Where what was inferred may be wrong (kernels of other devices than the CPU, answers of Meta kernels, layouts that
+  // a pass chose) the first run is held against it, if a run that fails can be taken back: the code runs in the
+  // interpreter then.
   std::atomic<bool> is_checked_;
   // Where kernels rest on it that inputs lie apart: that they do, and what runs instead in calls where it does not
   // hold.

@@ -183,6 +183,7 @@ void MetaCall::results(graph::InferOutput& metas, std::vector<c10::DispatchKeySe
 }
 
 void Recorder::record_through_meta(const OpEntry& op, Stack& stack, size_t base) {
+  asked_meta_ = true;
   MetaCall call(op, stack, base, takes_real_tensors());
   call.run();
   call.results(results_, result_keys_);

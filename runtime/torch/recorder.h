@@ -84,6 +84,8 @@ class Recorder {
   void set_ambient_grad_mode(bool enabled) { ambient_grad_mode_ = enabled; }
   // Whether grad mode was another than at the start for any operator.
   bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }
+  // Whether a Meta kernel said what some operator returns: of layouts, some do not say what the kernel then does.
+  bool asked_meta() const { return asked_meta_; }
   // Autograd has grad mode off for the forward of a torch.autograd.Function, which is no change by the program.
   void set_in_function(bool inside) { in_function_ = inside; }
   void note_function() { has_mixed_grad_mode_ = true; }
@@ -137,6 +139,7 @@ class Recorder {
   bool ambient_grad_mode_ = true;
   bool has_mixed_grad_mode_ = false;
   bool program_mixes_grad_modes_ = false;
+  bool asked_meta_ = false;
   bool in_function_ = false;
   bool state_changed_ = false;
   bool quiet_ = false;

@@ -259,8 +259,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
         if (!session.training && !capture.frozen_inputs.empty())
           result = make_frozen_executable(capture, session.finished, on_failure);
         if (result) return true;
+        const bool asked_meta = recorder.asked_meta();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
-                                      on_failure, kernels);
+                                      on_failure, kernels, asked_meta);
       }
       return true;
     });

@@ -72,6 +72,42 @@ def inputs_of(op, dtype, gradients, limit):
             yield Sample(text + ", in place", calling(op.inplace_variant), args, kwargs, False)
 
 
+# Of these types samples are laid out otherwise as well: layouts do not depend on much else.
+LAYOUT_DTYPES = (torch.float32, torch.complex64, torch.int64)
+
+
+def _reversed(x):
+    return x.permute(*range(x.dim() - 1, -1, -1)).contiguous().permute(*range(x.dim() - 1, -1, -1))
+
+
+def _swapped(x):
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2) if x.dim() > 1 else x
+
+
+def _stepped(x):
+    return x.new_empty(*x.shape[:-1], 2 * x.shape[-1])[..., ::2].copy_(x)
+
+
+def _channels_last(x):
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.contiguous(memory_format=formats[x.dim()]) if x.dim() in formats else x
+
+
+LAYOUTS = {"reversed": _reversed, "swapped": _swapped, "stepped": _stepped, "channels last": _channels_last}
+
+
+def laid_out(sample, layout):
+    """The same call with its tensors in other strides, a key of LAYOUTS."""
+
+    def lay_out(x):
+        if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.dim() == 0 or x.is_conj() or x.is_neg():
+            return x
+        return LAYOUTS[layout](x.detach()).requires_grad_(x.requires_grad)
+
+    args, kwargs = torch.utils._pytree.tree_map(lay_out, (sample.args, sample.kwargs))
+    return sample._replace(text=f"{sample.text}, {layout}", args=args, kwargs=kwargs)
+
+
 def errors_of(op):
     """The calls that the operator must refuse."""
     if op.error_inputs_func is None:
