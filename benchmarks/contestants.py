@@ -54,6 +54,14 @@ class FramejitNative(Framejit):
         return self.package.to_static(target, backend=backend or "native")
 
 
+class FramejitFrozen(Framejit):
+    name = "framejit-frozen"
+    label = "framejit (native, frozen)"
+
+    def convert(self, target, backend=None):
+        return self.package.to_static(target, backend="native", freeze=True)
+
+
 class Dynamo(Contestant):
     def __init__(self, backend: str):
         self.backend = backend
@@ -65,6 +73,18 @@ class Dynamo(Contestant):
 
     def reset(self):
         torch._dynamo.reset()
+
+
+class FrozenInductor(Dynamo):
+    """Inductor with its own switch for frozen parameters."""
+
+    def __init__(self):
+        super().__init__("inductor")
+        self.name = "dynamo-inductor-frozen"
+        self.label = "torch.compile(inductor, freezing)"
+
+    def convert(self, target, backend=None):
+        return torch.compile(target, backend="inductor", options={"freezing": True})
 
 
 def import_framejit():
@@ -82,9 +102,11 @@ def choose(text: str, default: str) -> List[Contestant]:
         "eager": Contestant,
         "framejit": Framejit,
         "framejit-native": FramejitNative,
+        "framejit-frozen": FramejitFrozen,
         "dynamo-eager": lambda: Dynamo("eager"),
         "dynamo-aot_eager": lambda: Dynamo("aot_eager"),
         "dynamo-inductor": lambda: Dynamo("inductor"),
+        "dynamo-inductor-frozen": FrozenInductor,
     }
     names = (text or default).split(",")
     for name in names:

@@ -15,12 +15,22 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "docs", "performance")
 RESULTS = os.path.join(ROOT, "build", "benchmarks")
-NAMES = ("steady", "capture", "overhead")
+NAMES = ("steady", "frozen", "two_threads", "capture", "overhead")
+# Results of steady.py under other names, each a table of its own: heading and text.
+FURTHER = {
+    "frozen": (
+        "Models, inference with frozen parameters",
+        "`freeze=True`, and inductor with its switch `freezing`. Eager, framejit and inductor without it ran beside them.",
+    ),
+    "two_threads": ("Two threads", "The same with two intra-op threads, on a machine with two processors."),
+}
 KEPT = ("python", "torch", "cpu", "cpus", "load", "arguments")
 LABELS = {
     "framejit": "framejit (aten)",
     "framejit-native": "framejit (native)",
+    "framejit-frozen": "framejit (frozen)",
     "dynamo-inductor": "inductor",
+    "dynamo-inductor-frozen": "inductor (frozen)",
     "dynamo-eager": "torch.compile(eager)",
     "eager": "eager",
 }
@@ -57,6 +67,15 @@ def read(name):
         return json.load(results)
 
 
+def without_json(arguments):
+    """The command line that another machine would use."""
+    kept = list(arguments)
+    if "--json" in kept:
+        at = kept.index("--json")
+        del kept[at : at + 2]
+    return " ".join(kept)
+
+
 def by_case(rows):
     """{case: {contestant: row}}"""
     cases = {}
@@ -74,26 +93,47 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def steady_groups(cases, compiled):
+def compiled_in(cases):
+    """Contestants beside eager, in the order of LABELS."""
+    return [name for name in LABELS if name != "eager" and name in next(iter(cases.values()))]
+
+
+def steady_table(heading, text, cases):
+    """Warm calls, and how many times faster than eager they are."""
+    compiled = compiled_in(cases)
+    # Of models: what is left when nothing but products takes time.
+    has_products = all(found["eager"]["group"] in ("inference", "training") for found in cases.values())
+    has_products = has_products and all("products_ms" in found["eager"] for found in cases.values())
+    rows = [
+        {
+            "name": case,
+            "before": [digits(found["eager"]["warm_ms"]["median"])]
+            + ([digits(found["eager"]["products_ms"]["median"])] if has_products else []),
+            "cells": [
+                {"ms": digits(found[c]["warm_ms"]["median"]), "faster": f"{found[c]['faster']['median']:.2f}"}
+                for c in compiled
+            ],
+        }
+        for case, found in cases.items()
+    ]
+    means = [f"{geometric_mean([f[c]['faster']['median'] for f in cases.values()]):.2f}" for c in compiled]
+    before = ["eager, ms"] + (["its products alone, ms"] if has_products else [])
+    labels = [LABELS[c] for c in compiled]
+    return {"heading": heading, "text": text, "before": before, "labels": labels, "rows": rows, "means": means}
+
+
+def steady_tables(results):
     """What the template shows of the steady state."""
-    made = []
+    made, cases = [], by_case(results["steady"]["rows"])
     for name, heading, text in GROUPS:
         of_group = {case: found for case, found in cases.items() if next(iter(found.values()))["group"] == name}
-        if not of_group:
-            continue
-        rows = [
-            {
-                "name": case,
-                "eager": digits(found["eager"]["warm_ms"]["median"]),
-                "cells": [
-                    {"ms": digits(found[c]["warm_ms"]["median"]), "faster": f"{found[c]['faster']['median']:.2f}"}
-                    for c in compiled
-                ],
-            }
-            for case, found in of_group.items()
-        ]
-        means = [f"{geometric_mean([f[c]['faster']['median'] for f in of_group.values()]):.2f}" for c in compiled]
-        made.append({"heading": heading, "text": text, "rows": rows, "means": means})
+        if of_group:
+            made.append(steady_table(heading, text, of_group))
+    made += [
+        steady_table(heading, text, by_case(results[name]["rows"]))
+        for name, (heading, text) in FURTHER.items()
+        if results[name]
+    ]
     return made
 
 
@@ -172,7 +212,7 @@ def main():
     if not results["steady"]:
         sys.exit("expected docs/performance/steady.json, got none: run benchmarks/steady.py, then this with --take")
     cases = by_case(results["steady"]["rows"])
-    compiled = [name for name in LABELS if name != "eager" and name in next(iter(cases.values()))]
+    compiled = compiled_in(cases)
     plot(
         os.path.join(FOLDER, "steady.svg"),
         cases,
@@ -195,14 +235,15 @@ def main():
     for name, found in results.items():
         if found:
             environment = dict(found["environment"])
-            environment["arguments"] = " ".join(environment["arguments"]).split(" --json")[0]
+            environment["arguments"] = without_json(environment["arguments"])
             environment["load"] = f"{environment['load'][0]:.1f}"
+            environment["script"] = "steady" if name in FURTHER else name
             environments[name] = environment
     with open(os.path.join(ROOT, "benchmarks", "performance.md.jinja")) as source:
         template = jinja2.Template(source.read(), trim_blocks=True, undefined=jinja2.StrictUndefined)
     page = template.render(
         environments=environments,
-        groups=steady_groups(cases, compiled),
+        groups=steady_tables(results),
         labels=[LABELS[c] for c in compiled],
         first=[
             {"name": case, "cells": [digits(max(found[c]["first_ms"], 0)) for c in compiled]}

@@ -4,7 +4,8 @@
 
 "first call" is the first call's wall clock less an eager call: capture and compilation. Kernels of framejit come from an
 empty folder of its own for each run, inductor's from an empty one as well. "warm" is wall clock per call, the contestants
-in turns. The cases are those of `steady_cases.py`.
+in turns; "products alone" are eager's matrix products, convolutions and attention without the rest. The cases are those of
+`steady_cases.py`.
 """
 
 import os
@@ -18,8 +19,12 @@ import math  # noqa: E402
 
 import contestants  # noqa: E402
 import harness  # noqa: E402
+import products  # noqa: E402
 import steady_cases  # noqa: E402
 import torch  # noqa: E402
+
+
+PRODUCTS = "products"
 
 
 def measure(name, chosen, repeats):
@@ -33,7 +38,10 @@ def measure(name, chosen, repeats):
         contestant.reset()
         calls[contestant.name] = case(contestant.convert)
         first[contestant.name] = (harness.time_once(calls[contestant.name]).wall[0] - base) * 1e3
+    # Eager's products alone, as its kernels do them.
+    calls[PRODUCTS] = products.products_of(eager)
     taken = harness.interleave(calls, repeats)
+    products_ms = harness.summarize([t * 1e3 for t in taken.pop(PRODUCTS).wall])
     return [
         {
             "case": name,
@@ -45,9 +53,14 @@ def measure(name, chosen, repeats):
                 [a / b for a, b in zip(taken[chosen[0].name].wall, taken[contestant.name].wall)]
             ),
             "peak_bytes": harness.peak_memory(calls[contestant.name]),
+            "products_ms": products_ms,
         }
         for contestant in chosen
     ]
+
+
+def rows_products(of_case):
+    return next(iter(of_case.values()))["products_ms"].text(4)
 
 
 def show(rows, chosen):
@@ -57,14 +70,16 @@ def show(rows, chosen):
     for name in dict.fromkeys(row["case"] for row in rows):
         of_case = {row["contestant"]: row for row in rows if row["case"] == name}
         line = [name] + [of_case[c.name]["warm_ms"].text(4) for c in chosen]
+        line.append(rows_products(of_case))
         line += [f"{of_case[c.name]['faster'].median:.2f}" for c in chosen[1:]]
         lines.append(line + [f"{of_case[c.name]['first_ms']:.0f}" for c in compiled])
     means = []
     for contestant in chosen[1:]:
         gains = [math.log(row["faster"].median) for row in rows if row["contestant"] == contestant.name]
         means.append(f"{math.exp(sum(gains) / len(gains)):.2f}")
-    lines.append(["geometric mean"] + [""] * len(chosen) + means + [""] * len(compiled))
-    columns = ["case"] + [f"{c.label}, warm" for c in chosen] + [f"{c.label}, times faster" for c in chosen[1:]]
+    lines.append(["geometric mean"] + [""] * (len(chosen) + 1) + means + [""] * len(compiled))
+    columns = ["case"] + [f"{c.label}, warm" for c in chosen] + ["products alone"]
+    columns += [f"{c.label}, times faster" for c in chosen[1:]]
     columns += [f"{c.label}, first" for c in compiled]
     harness.show_table("steady state and first call, ms", columns, lines, "median [middle half] of wall clock")
     peaks = [
