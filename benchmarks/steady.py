@@ -23,7 +23,6 @@ import products  # noqa: E402
 import steady_cases  # noqa: E402
 import torch  # noqa: E402
 
-
 PRODUCTS = "products"
 
 

@@ -18,7 +18,6 @@ from support.skip_list import read
 
 from .samples import DTYPES, LAYOUT_DTYPES, LAYOUTS, backward, errors_of, laid_out, samples_of
 
-
 LAYOUTS_OF_KERNELS = read(os.path.join(os.path.dirname(os.path.abspath(__file__)), "layouts_of_kernels.txt"))
 
 
