@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "codegen/kernels/rows.h"
 #include "graph/generated/op_ids.h"
 
 namespace framejit::codegen {
@@ -27,6 +28,17 @@ bool are_of_one_type(const Graph& graph, const Node& node, size_t count) {
   return true;
 }
 
+Dims last_dim(const TensorMeta& meta) {
+  Dims last;
+  if (meta.dim() > 0) last.set(meta.sizes.size() - 1);
+  return last;
+}
+
+bool has_rows(const TensorMeta& meta) {
+  const Dims row = without_ones(meta, last_dim(meta));
+  return is_of_rows(meta, row) && row_length(meta, row) <= kLongestRow;
+}
+
 // Steps of one operator.
 class Writer {
  public:
@@ -49,7 +61,7 @@ class Writer {
 
 bool is_layer_norm_of_rows(const Graph& graph, const Node& node) {
   const TensorMeta& input = graph.meta(node.arg(0).as_value());
-  return is_of_rows(input) && node.arg(1).as_ints().size() == 1 && is_single_or_double(input) &&
+  return has_rows(input) && node.arg(1).as_ints().size() == 1 && is_single_or_double(input) &&
          are_of_one_type(graph, node, 4);
 }
 
@@ -97,7 +109,7 @@ template <size_t kDim, size_t kTensors>
 bool is_softmax_of_rows(const Graph& graph, const Node& node) {
   const TensorMeta& input = graph.meta(node.arg(0).as_value());
   const int64_t dim = node.arg(kDim).as_int();
-  if (!is_of_rows(input) || !is_single_or_double(input) || !are_of_one_type(graph, node, kTensors)) return false;
+  if (!has_rows(input) || !is_single_or_double(input) || !are_of_one_type(graph, node, kTensors)) return false;
   for (size_t i = 0; i < kTensors; ++i)
     if (!(graph.meta(node.arg(i).as_value()).sizes == input.sizes)) return false;
   const TensorMeta& result = graph.meta(node.result());
@@ -135,19 +147,19 @@ void add_log_softmax_backward(const Node& node, Lowering& lowering) {
 }
 
 constexpr WrittenOut kRows[] = {
-    {graph::ops::k_native_layer_norm, FusedKind::kRows, 3, is_layer_norm_of_rows, add_layer_norm},
-    {graph::ops::k_native_batch_norm, FusedKind::kElementwise, 1, is_batch_norm_of_channels, add_batch_norm},
-    {graph::ops::k__softmax, FusedKind::kRows, 1, is_softmax_of_rows<1, 1>, add_softmax},
-    {graph::ops::k__log_softmax, FusedKind::kRows, 1, is_softmax_of_rows<1, 1>, add_log_softmax},
-    {graph::ops::k__softmax_backward_data, FusedKind::kRows, 1, is_softmax_of_rows<2, 2>, add_softmax_backward},
-    {graph::ops::k__log_softmax_backward_data, FusedKind::kRows, 1, is_softmax_of_rows<2, 2>, add_log_softmax_backward},
+    {graph::ops::k_native_layer_norm, last_dim, 3, false, is_layer_norm_of_rows, add_layer_norm},
+    {graph::ops::k_native_batch_norm, nullptr, 1, false, is_batch_norm_of_channels, add_batch_norm},
+    {graph::ops::k__softmax, last_dim, 1, false, is_softmax_of_rows<1, 1>, add_softmax},
+    {graph::ops::k__log_softmax, last_dim, 1, false, is_softmax_of_rows<1, 1>, add_log_softmax},
+    {graph::ops::k__softmax_backward_data, last_dim, 1, false, is_softmax_of_rows<2, 2>, add_softmax_backward},
+    {graph::ops::k__log_softmax_backward_data, last_dim, 1, false, is_softmax_of_rows<2, 2>, add_log_softmax_backward},
 };
 
 }  // namespace
 
-const WrittenOut* written_out(graph::OpId op) {
-  const auto* found =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const WrittenOut& row) { return row.op == op; });
+const WrittenOut* written_out(const Graph& graph, const Node& node) {
+  const auto* found = std::find_if(std::begin(kRows), std::end(kRows),
+                                   [&](const WrittenOut& row) { return row.op == node.op && row.fits(graph, node); });
   return found == std::end(kRows) ? nullptr : found;
 }
 

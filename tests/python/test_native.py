@@ -74,6 +74,13 @@ GRAPHS = {
           %6 = aten.mul.Tensor(%5, %1) : tensor<4x8xf32, cpu>
           return %6
         }""",
+    "channels": """
+        graph @channels (%0: tensor<2x3x4x5xf32, cpu>, %1: tensor<2x1x1x1xf32, cpu>) {
+          %2 = aten.mul.Tensor(%0, %1) : tensor<2x3x4x5xf32, cpu>
+          %3 = aten.sum.dim_IntList(%2, [0, 2, 3], true, none) : tensor<1x3x1x1xf32, cpu>
+          %4 = aten.sub.Tensor(%0, %3, 1) : tensor<2x3x4x5xf32, cpu>
+          return %4
+        }""",
     "written_between": """
         graph @written_between (%0: tensor<8xf32, cpu>) {
           %1 = aten.sin(%0) : tensor<8xf32, cpu>

@@ -63,7 +63,7 @@ def bodies(name):
     return "---\n".join(text.partition(PRELUDE_END)[2] for text in texts)
 
 
-@pytest.mark.parametrize("name", ["chain", "half", "rows"])
+@pytest.mark.parametrize("name", ["chain", "half", "rows", "channels"])
 def test_text_of_kernels(name):
     golden = GOLDEN / (name + "_cuda.txt")
     if os.environ.get("FRAMEJIT_WRITE_GOLDEN"):
@@ -294,6 +294,13 @@ def test_reductions(fake, which, dtype):
     found = on_host(framejit.to_static(REDUCTIONS[which], backend="native")(on_device(x)))
     test_native.assert_close(found, REDUCTIONS[which](x))
     assert kernels_asked_for() > before
+
+
+@pytest.mark.parametrize("dims", [(0, 2, 3), (2, 3), (0, 3)], ids=str)
+def test_rows_of_several_loops(fake, dims):
+    x, y = torch.randn(3, 4, 5, 7), torch.randn(3, 1, 1, 1)
+    check(lambda x, y: (x * y + 1).sum(dims, keepdim=True) * x + y, x, y)
+    check(lambda x, y: (x * y + 1).amax(dims), x, y)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
