@@ -72,10 +72,8 @@ InferStatus batch_norm(InferContext& c, size_t parameters, bool training) {
     if (p->numel() != x.sizes[1]) return InferStatus::kError;
   }
   if (!is_float_cpu(x) || x.numel() == 0) return c.unsure();
-  MemoryFormat format = x.suggest_memory_format();
   DimVector saved = training ? DimVector{x.sizes[1]} : DimVector{0};
-  TensorMeta& out = c.add_fresh(x.sizes, x.dtype, x.device);
-  out.strides = x.is_contiguous(format) ? strides_for(x.sizes, format) : preserved_strides(x);
+  c.add_fresh(x.sizes, x.dtype, x.device, x.suggest_memory_format());
   for (int i = 0; i < 2; ++i) c.add_fresh(saved, x.dtype, x.device);
   return InferStatus::kOk;
 }
@@ -104,8 +102,7 @@ InferStatus native_batch_norm_backward(InferContext& c) {
     return c.unsure();
   auto mask = mask_of(c, 9);
   if (mask[0]) {
-    TensorMeta& out = c.add_fresh(x.sizes, x.dtype, x.device);
-    out.strides = strides_for(x.sizes, x.suggest_memory_format());
+    c.add_fresh(x.sizes, x.dtype, x.device, x.suggest_memory_format());
   } else {
     c.add_undefined();
   }

@@ -92,6 +92,30 @@ def test_a_vector_that_the_program_makes_is_left_to_the_operator():
         torch.testing.assert_close(other, one)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("lay", [
+    lambda x: x.transpose(2, 3), lambda x: x[:, :, ::2], lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
+    lambda x: x.to(memory_format=torch.channels_last)[:, :, ::2], lambda x: x[:, :, 0, 0], lambda x: x[:, :1].expand(x.shape),
+], ids=["transposed", "slices", "swapped", "channels last", "columns", "expanded"])  # fmt: skip
+def test_results_of_inputs_that_are_not_dense_lie_as_in_eager(lay, training):
+    """Whoever reads them has to know: what follows is a kernel."""
+    x = lay(IMAGES.float())
+    model, other = (norm(5, images=x.dim() == 4).train(training) for _ in range(2))
+
+    def around(model, x):
+        y = model(x)
+        return torch.relu(y * 2 + 1) * 0.5, y
+
+    compiled = framejit.to_static(lambda x: around(model, x), backend="native")
+    before = kernels_asked_for()
+    for _ in range(2):
+        results = [fn(x.detach().requires_grad_()) for fn in (compiled, lambda x: around(other, x))]
+        for found, expected in zip(*results):
+            assert found.stride() == expected.stride()
+            torch.testing.assert_close(found, expected)
+    assert kernels_asked_for() > before
+
+
 # Softmax
 
 
