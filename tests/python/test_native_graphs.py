@@ -25,12 +25,21 @@ BINARY = [
     torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.atan2, lambda x, y: torch.where(x > y, x, y * 2),
     lambda x, y: x / (torch.abs(y) + 1), lambda x, y: torch.lerp(x, y, 0.25), lambda x, y: torch.addcmul(x, x, y, value=0.5),
 ]  # fmt: skip
+
+
+def norm_with_statistics(x):
+    """Batch norm in training, with the statistics that it writes."""
+    mean, variance = x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])
+    y = torch.nn.functional.batch_norm(x, mean, variance, mean + 2, variance - 2, training=True, momentum=0.25)
+    return y * variance.view(-1, *[1] * (x.dim() - 2)) - mean.view(-1, *[1] * (x.dim() - 2))
+
+
 ROWS = [
     lambda x: x.sum(-1, keepdim=True), lambda x: x.mean(-1, keepdim=True), lambda x: x.amax(-1, keepdim=True),
     lambda x: x.amin(-1, keepdim=True), lambda x: x.var(-1, keepdim=True, correction=0), lambda x: x.sum(0, keepdim=True),
     lambda x: x.sum(-1), lambda x: x.mean(-1), lambda x: x.amax(1), lambda x: x.mean(), lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
     lambda x: x.sum((0, -1), keepdim=True), lambda x: x.mean((-1, -2), keepdim=True), lambda x: x.amax((0, *range(2, x.dim())), keepdim=True),
-    lambda x: x.sum((0, *range(2, x.dim()))),
+    lambda x: x.sum((0, *range(2, x.dim()))), lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), norm_with_statistics,
 ]  # fmt: skip
 VIEWS = [
     lambda x: x.transpose(0, 1).contiguous().transpose(0, 1), lambda x: x.view(x.shape), lambda x: x.flip(0), lambda x: x[:, :1], lambda x: x[:1], lambda x: x.transpose(0, 1).transpose(0, 1),
