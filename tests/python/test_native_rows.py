@@ -86,13 +86,3 @@ def test_long_rows_are_summed_in_a_tree():
     compiled = check(lambda x: (x * 0.5).sum((0, 2)), x)
     exact = (x.double() * 0.5).sum((0, 2))
     assert ((compiled(x) - exact) / exact).abs().max() < 1e-6
-
-
-def test_a_row_is_not_shared_out():
-    """A reduction over all of a long tensor: its one row is longer than what is worth a thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        check(lambda x: (x * 2).sum(-1, keepdim=True), torch.ones(60000))
-    finally:
-        torch.set_num_threads(threads)
