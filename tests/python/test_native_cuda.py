@@ -124,6 +124,17 @@ def test_quotients_that_the_devices_operator_rounds_first_are_left_to_it(mode, d
     assert len(_C._testing.kernels(text)) == fuses
 
 
+@pytest.mark.parametrize("device,kernels", [("cuda:0", 0), ("cpu", 1)])
+def test_batch_norm_in_training_is_left_to_the_devices_library(device, kernels):
+    graph = """
+        graph @norm (%0: tensor<2x3x4x5xf32, {0}>, %1: tensor<3xf32, {0}>, %2: tensor<3xf32, {0}>) {{
+          %3, %4, %5 = aten.native_batch_norm(%0, none, none, %1, %2, true, 0.1, 1e-05) : tensor<2x3x4x5xf32, {0}>, tensor<3xf32, {0}>, tensor<3xf32, {0}>
+          %6 = aten.relu(%3) : tensor<2x3x4x5xf32, {0}>
+          return %6
+        }}"""
+    assert len(_C._testing.kernels(textwrap.dedent(graph.format(device)).strip() + "\n")) == kernels
+
+
 # What kernels compute
 
 TOGETHER = 14  # operators in one kernel, which takes the host's compiler some 0.3 s
