@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/kernels/memory_order.h"
+#include "codegen/kernels/rows.h"
 #include "graph/control_flow.h"
 #include "graph/failure.h"
 #include "graph/generated/op_ids.h"
@@ -53,7 +54,8 @@ class Fuser {
   struct Open {
     std::vector<NodeId> nodes;
     const graph::TensorMeta* whole = nullptr;  // the layout that its kernel walks over
-    bool rows = false;                         // it has nodes of whole rows
+    Dims row;                                  // of that, where it has nodes of whole rows
+    bool writes_over = false;                  // elements of tensors that others made
     size_t reads = 0;
     Footprint footprint;
     bool open = true;
@@ -64,21 +66,15 @@ class Fuser {
     return graph_.meta(kind == FusedKind::kRows ? tensor_of(graph_, node.arg(0).as_value()) : node.result());
   }
 
-  // One element for each row.
-  static bool is_row_of(const graph::TensorMeta& meta, const graph::TensorMeta& whole) {
-    if (meta.dim() != whole.dim() || meta.dim() == 0 || meta.sizes.back() != 1 || !meta.is_contiguous()) return false;
-    for (size_t d = 0; d + 1 < meta.sizes.size(); ++d)
-      if (meta.sizes[d] != whole.sizes[d]) return false;
-    return true;
-  }
-
   bool fits(const Open& group, const Node& node, FusedKind kind) const {
     const graph::TensorMeta& whole = whole_of(node, kind);
     if (whole.device != group.whole->device) return false;
     if (whole.sizes == group.whole->sizes && whole.strides == group.whole->strides)
-      return kind == FusedKind::kElementwise || whole.is_contiguous();
-    return kind == FusedKind::kElementwise && group.rows && is_row_of(whole, *group.whole);
+      return kind == FusedKind::kElementwise || are_of_one_row(group.row, row_dims(graph_, node));
+    return kind == FusedKind::kElementwise && is_row_of(whole, *group.whole, group.row);
   }
+
+  static bool are_of_one_row(Dims a, Dims b) { return a.none() || b.none() || a == b; }
 
   template <class F>
   void for_each_group(const Node& node, F&& f) const {
@@ -123,7 +119,7 @@ class Fuser {
     const Node& node = graph_.node(id);
     uint32_t into = kNone;
     for_each_group(node, [&](uint32_t group, ValueId) {
-      if (group == into || !may_join(group, node, kind)) return;
+      if (group == into || !may_join(group, into, node, kind)) return;
       if (into == kNone) {
         into = group;
       } else if (is_same_walk(groups_[into], groups_[group]) && may_merge(groups_[into], groups_[group]) &&
@@ -142,11 +138,14 @@ class Fuser {
       if (group != into) read(group, value);
     });
     groups_[into].nodes.push_back(id);
-    groups_[into].rows |= kind == FusedKind::kRows;
-    groups_[into].reads += node.operand_count;
+    if (kind == FusedKind::kRows) groups_[into].row = row_dims(graph_, node);
+    groups_[into].writes_over |= writes_over(into, node);
+    for (const Operand& operand : node.args()) graph::for_each_value(operand, [&](ValueId) { ++groups_[into].reads; });
     memory_.add(node, groups_[into].footprint);
-    const ValueId written = written_in_place(graph_, node);
-    if (written.valid() && memory_.is_outside(written)) apart_.push_back(written);
+    std::vector<ValueId> written = written_by_rows(graph_, node);
+    written.push_back(written_in_place(graph_, node));
+    for (ValueId id : written)
+      if (id.valid() && memory_.is_outside(id)) apart_.push_back(id);
     set_group(node, into);
   }
 
@@ -156,25 +155,33 @@ class Fuser {
 
   static bool is_same_walk(const Open& a, const Open& b) {
     return a.whole->sizes == b.whole->sizes && a.whole->strides == b.whole->strides &&
-           a.whole->device == b.whole->device;
+           a.whole->device == b.whole->device && are_of_one_row(a.row, b.row);
   }
 
   // A pass over a row would read again what an earlier one has written.
   static bool may_merge(const Open& a, const Open& b) {
-    return !(a.rows && b.footprint.writes()) && !(b.rows && a.footprint.writes());
+    return !(a.row.any() && b.writes_over) && !(b.row.any() && a.writes_over);
   }
 
-  bool may_join(uint32_t group, const Node& node, FusedKind kind) const {
+  // `into`: the group that it joins already, or none.
+  bool may_join(uint32_t group, uint32_t into, const Node& node, FusedKind kind) const {
     const Open& open = groups_[group];
     return open.open && open.nodes.size() < kMostNodes && open.reads < kMostBuffers && fits(open, node, kind) &&
-           memory_.conflict(open.footprint, node) != Conflict::kOtherTensor && !reads_without_dim(group, node) &&
-           !(memory_.writes(open.footprint, node) && (open.rows || kind == FusedKind::kRows));
+           memory_.conflict(open.footprint, node) != Conflict::kOtherTensor && !reads_without_dims(group, node) &&
+           !((open.writes_over || (writes_over(group, node) && (into == kNone || writes_over(into, node)))) &&
+             (open.row.any() || kind == FusedKind::kRows));
   }
 
-  // What the group leaves of its rows without their dimension: along that, others read something else.
-  bool reads_without_dim(uint32_t group, const Node& node) const {
+  // What the group itself makes is in its steps until all of them are done.
+  bool writes_over(uint32_t group, const Node& node) const {
+    const ValueId written = written_in_place(graph_, node);
+    return written.valid() && group_of_[written.index()] != group;
+  }
+
+  // What the group leaves of its rows without their dimensions: along others, nodes read something else.
+  bool reads_without_dims(uint32_t group, const Node& node) const {
     bool reads = false;
-    for_each_group(node, [&](uint32_t of, ValueId value) { reads |= of == group && drops_last_dim(graph_, value); });
+    for_each_group(node, [&](uint32_t of, ValueId value) { reads |= of == group && drops_dims(graph_, value); });
     return reads;
   }
 
@@ -183,7 +190,8 @@ class Fuser {
     std::vector<NodeId>& nodes = groups_[into].nodes;
     nodes.insert(nodes.end(), groups_[from].nodes.begin(), groups_[from].nodes.end());
     groups_[into].reads += groups_[from].reads;
-    groups_[into].rows |= groups_[from].rows;
+    groups_[into].row |= groups_[from].row;
+    groups_[into].writes_over |= groups_[from].writes_over;
     groups_[into].footprint.append(groups_[from].footprint);
     groups_[from] = {};
     groups_[from].open = false;
@@ -192,7 +200,8 @@ class Fuser {
   Fusion finish() {
     Fusion fusion;
     for (Open& group : groups_) {
-      if (group.nodes.size() < 2) continue;
+      if (group.nodes.empty()) continue;
+      if (group.nodes.size() == 1 && !is_worth_a_kernel(graph_, graph_.node(group.nodes[0]))) continue;
       std::sort(group.nodes.begin(), group.nodes.end());
       std::vector<ValueId> outputs;
       for (NodeId id : group.nodes) {

@@ -17,6 +17,8 @@ const char* access_name(Access access) {
       return "contiguous";
     case Access::kUniform:
       return "uniform";
+    case Access::kStretched:
+      return "stretched";
     case Access::kStrided:
       return "strided";
   }
@@ -94,7 +96,7 @@ std::string to_string(const Kernel& kernel) {
     text += fmt::format("{}{} {} {}", i ? ", " : "", buffer.output ? "out" : "in", access_name(buffer.access),
                         graph::dtype_name(buffer.dtype));
   }
-  text += ") {\n";
+  text += kernel.depth == 1 ? ") {\n" : fmt::format(") of {} loops {{\n", kernel.depth);
   for (size_t i = 0; i < kernel.steps.size(); ++i) {
     const Step& step = kernel.steps[i];
     if (step.kind == Step::Kind::kStore) {

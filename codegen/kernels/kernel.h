@@ -1,9 +1,10 @@
 // A kernel: one loop over rows of numbers, as a list of steps in SSA form. No target and no tensor: graph nodes become
 // kernels in kernels/lower.h, kernels/llvm makes machine code of them.
 //
-// One call of a kernel works on one row: `n` elements of each buffer. Buffers are inputs, then outputs. A reduction is
-// over the row, and what depends on no element but on reductions and uniform buffers alone is uniform itself. Steps
-// that lead to a reduction and beyond it are computed again in each pass over the row.
+// One call of a kernel works on one row: a nest of `depth` loops over elements of each buffer, the innermost of which
+// is a stretch. Buffers are inputs, then outputs. A reduction is over the row, and what depends on no element but on
+// reductions and uniform buffers alone is uniform itself. Steps that lead to a reduction and beyond it are computed
+// again in each pass over the row.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@ namespace framejit::codegen {
 enum class Access : uint8_t {
   kContiguous,  // one element after the other
   kUniform,     // one element for the whole row
+  kStretched,   // one element for each stretch of the row
   kStrided,     // a distance between elements that the call tells
 };
 
@@ -53,12 +55,14 @@ struct Step {
 struct Kernel {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
+  size_t depth = 1;  // of a row
 
   size_t input_count() const;
 };
 
-// One row: the buffers' addresses, how many elements, the distance in bytes between elements of each.
-using KernelFunction = void (*)(char* const* buffers, int64_t count, const int64_t* strides);
+// One row: the buffers' addresses, the sizes of its loops, outermost first, and of each buffer the distances in bytes
+// along them.
+using KernelFunction = void (*)(char* const* buffers, const int64_t* sizes, const int64_t* strides);
 
 // One line for each step. Equal texts are equal kernels: the key of caches, on disk too.
 std::string to_string(const Kernel& kernel);

@@ -5,7 +5,9 @@
 
 #include "codegen/kernels/kernel_builder.h"
 #include "codegen/kernels/lowering.h"
+#include "codegen/kernels/rows.h"
 #include "codegen/kernels/written_out.h"
+#include "graph/alias.h"
 #include "graph/generated/op_ids.h"
 #include "graph/infer/iterator.h"
 #include "graph/op.h"
@@ -27,9 +29,16 @@ namespace {
 constexpr ExpressionNode kCopyNodes[] = {{ExpressionOp::kArgument, false, {-1, -1, -1}, 0}};
 constexpr Expression kCopy{kCopyNodes, 1, graph::kFloating | graph::kInteger | graph::kBoolean, false};
 
-// Conversions have no expression: what they compute is their argument.
-const Expression* expression_of(const Node& node) {
-  return node.op == graph::ops::k__to_copy ? &kCopy : graph::expression_of(node.op);
+// Conversions and copies have no expression: what they compute is their argument.
+bool is_copy(const Node& node) { return node.op == graph::ops::k__to_copy || node.op == graph::ops::k_clone; }
+
+const Expression* expression_of(const Node& node) { return is_copy(node) ? &kCopy : graph::expression_of(node.op); }
+
+// One that leaves elements in their order: LibTorch turns blocks of others round.
+bool is_copy_in_order(const Graph& graph, const Node& node) {
+  if (!node.arg(0).is_value()) return false;
+  return node.op != graph::ops::k_clone ||
+         graph.meta(node.arg(0).as_value()).strides == graph.meta(node.result()).strides;
 }
 
 bool is_known(const TensorMeta& meta) {
@@ -56,50 +65,11 @@ bool has_only_results(const Graph& graph, const Node& node) {
   return (info.flags & kUnfit) == 0 && (!info.has(graph::kOpMutates) || is_in_place(graph, node));
 }
 
-}  // namespace
-
-// Beyond this a sum in order loses more than LibTorch's, which sums in a tree.
-constexpr int64_t kLongestRow = 1 << 16;
-
-bool is_of_rows(const TensorMeta& meta) {
-  return meta.dim() > 0 && meta.is_contiguous() && meta.sizes.back() > 1 && meta.sizes.back() <= kLongestRow;
-}
-
-namespace {
-
-// Over the last dimension alone, which stays as one of size one or goes.
-bool reduces_rows(const Graph& graph, const Node& node) {
-  if (!node.arg(0).is_value() || !is_of_rows(graph.meta(node.arg(0).as_value()))) return false;
-  const std::vector<graph::SchemaArg>& args = graph::op_info(node.op).parsed.args;
-  const int64_t last = graph.meta(node.arg(0).as_value()).dim() - 1;
-  bool last_only = false;
-  for (size_t i = 0; i < args.size() && i < node.operand_count; ++i) {
-    const Operand& operand = node.arg(i);
-    if (args[i].name != "dim") continue;
-    if (operand.is(Operand::Kind::kInt)) last_only = operand.as_int() == last || operand.as_int() == -1;
-    if (operand.is(Operand::Kind::kInts) && operand.as_ints().size() == 1)
-      last_only = operand.as_ints()[0] == last || operand.as_ints()[0] == -1;
-  }
-  return last_only;
-}
-
-}  // namespace
-
-bool drops_last_dim(const Graph& graph, ValueId value) {
-  const graph::NodeId definition = graph.value(value).definition;
-  if (!definition.valid()) return false;
-  const Node& node = graph.node(definition);
-  const Expression* expression = expression_of(node);
-  return expression && expression->reduces && reduces_rows(graph, node) &&
-         graph.meta(value).dim() < graph.meta(node.arg(0).as_value()).dim();
-}
-
-namespace {
-
 FusedKind kind_by_operator(const Graph& graph, const Node& node) {
-  if (const WrittenOut* found = written_out(node.op)) return found->fits(graph, node) ? found->kind : FusedKind::kNone;
+  if (const WrittenOut* found = written_out(graph, node))
+    return found->row ? FusedKind::kRows : FusedKind::kElementwise;
   if (node.result_count != 1 || !expression_of(node) || !has_only_results(graph, node)) return FusedKind::kNone;
-  if (node.op == graph::ops::k__to_copy) return node.arg(0).is_value() ? FusedKind::kElementwise : FusedKind::kNone;
+  if (is_copy(node)) return is_copy_in_order(graph, node) ? FusedKind::kElementwise : FusedKind::kNone;
   if (expression_of(node)->reduces) return reduces_rows(graph, node) ? FusedKind::kRows : FusedKind::kNone;
   const bool elementwise = graph::op_info(node.op).has(graph::kOpPointwise) || is_in_place(graph, node);
   return elementwise ? FusedKind::kElementwise : FusedKind::kNone;
@@ -132,9 +102,9 @@ DType common_type(const Graph& graph, const Node& node, const Expression& expres
 }  // namespace
 
 void Lowering::add(const Node& node) {
-  if (const WrittenOut* found = written_out(node.op)) return found->add(node, *this);
+  if (const WrittenOut* found = written_out(graph_, node)) return found->add(node, *this);
   const ValueId target = tensor_of(graph_, node.result());
-  if (written_in_place(graph_, node).valid()) add_written(target);
+  if (written_in_place(graph_, node).valid()) add_target(target);
   values_[target.value] = result_of(node);
 }
 
@@ -152,9 +122,12 @@ bool Lowering::has_kind(const Expression& expression) const {
 int16_t Lowering::tensor(ValueId id) {
   const ValueId source = tensor_of(graph_, id);
   auto known = values_.find(source.value);
-  if (known == values_.end()) return values_[source.value] = load(source, graph_.meta(source));
+  if (known == values_.end()) {
+    if (channels_.count(source.value)) builder_.fail();  // it is read along another dimension
+    return values_[source.value] = load(source, graph_.meta(source));
+  }
   const bool is_made_here = std::find(inputs_.begin(), inputs_.end(), source) == inputs_.end();
-  if (is_made_here && drops_last_dim(graph_, source)) builder_.fail();  // for others its rows are elements
+  if (is_made_here && drops_dims(graph_, source)) builder_.fail();  // for others its rows are elements
   return known->second;
 }
 
@@ -169,16 +142,27 @@ int16_t Lowering::load(ValueId source, TensorMeta meta) {
 int16_t Lowering::channels(ValueId id, int64_t rank) {
   const ValueId source = tensor_of(graph_, id);
   if (values_.count(source.value)) builder_.fail();  // these nodes make it, or read it along another dimension
+  if (const auto known = channels_.find(source.value); known != channels_.end()) return known->second;
   TensorMeta meta = graph_.meta(source);
   for (int64_t d = 2; d < rank; ++d) {
     meta.sizes.push_back(1);
     meta.strides.push_back(0);
   }
-  return load(source, std::move(meta));
+  return channels_[source.value] = load(source, std::move(meta));
+}
+
+void Lowering::set_channels(ValueId id, int16_t step) {
+  const ValueId source = tensor_of(graph_, id);
+  channels_[source.value] = step;
+  add_written(source);
+}
+
+void Lowering::add_target(ValueId target) {
+  tensor(target);
+  add_written(target);
 }
 
 void Lowering::add_written(ValueId target) {
-  tensor(target);
   const bool is_input = std::find(inputs_.begin(), inputs_.end(), target) != inputs_.end();
   if (is_input && std::find(written_.begin(), written_.end(), target) == written_.end()) written_.push_back(target);
 }
@@ -228,7 +212,8 @@ int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
     case ExpressionOp::kHas:
       return builder_.truth(!node.arg(static_cast<size_t>(leaf.index)).is_none());
     case ExpressionOp::kCount:
-      return builder_.number(static_cast<double>(graph_.meta(node.arg(0).as_value()).sizes.back()), type_);
+      return builder_.number(
+          static_cast<double>(row_length(graph_.meta(node.arg(0).as_value()), row_dims(graph_, node))), type_);
     case ExpressionOp::kTextIs: {
       const Operand& text = node.arg(static_cast<size_t>(leaf.index));
       return builder_.truth(text.is(Operand::Kind::kString) && text.as_string() == leaf.text);
@@ -294,14 +279,14 @@ int16_t Lowering::result_of(const Node& node) {
 namespace {
 
 // Of each buffer, how it lies among the dimensions of the whole.
-std::vector<TensorMeta> metas_of(const Graph& graph, const FusedGroup& group, std::vector<TensorMeta> metas) {
-  for (const std::vector<ValueId>* ids : {&group.outputs, &group.written})
-    for (ValueId id : *ids) {
-      TensorMeta& meta = metas.emplace_back(graph.meta(id));
-      if (ids != &group.outputs || !drops_last_dim(graph, id)) continue;
-      meta.sizes.push_back(1);
-      meta.strides.push_back(1);
-    }
+std::vector<TensorMeta> metas_of(const Graph& graph, const FusedGroup& group, const TensorMeta& whole, Dims row,
+                                 std::vector<TensorMeta> metas) {
+  for (ValueId id : group.outputs)
+    metas.push_back(drops_dims(graph, id) ? with_dims(graph.meta(id), whole, row) : graph.meta(id));
+  for (ValueId id : group.written) {
+    const auto at = std::find(group.inputs.begin(), group.inputs.end(), id) - group.inputs.begin();
+    metas.push_back(metas[static_cast<size_t>(at)]);
+  }
   return metas;
 }
 
@@ -320,6 +305,14 @@ ValueId tensor_of(const Graph& graph, ValueId value) {
 
 ValueId written_in_place(const Graph& graph, const Node& node) {
   return is_in_place(graph, node) ? tensor_of(graph, node.arg(0).as_value()) : ValueId();
+}
+
+std::vector<ValueId> written_by_rows(const Graph& graph, const Node& node) {
+  std::vector<ValueId> written;
+  if (!graph::op_info(node.op).has(graph::kOpWritesStatistics)) return written;
+  graph::written_values(graph, node, written);
+  for (ValueId& id : written) id = tensor_of(graph, id);
+  return written;
 }
 
 namespace {
@@ -342,14 +335,22 @@ bool are_operands_known(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+bool is_worth_a_kernel(const Graph& graph, const Node& node) {
+  const WrittenOut* found = written_out(graph, node);
+  return found && found->alone;
+}
+
 FusedKind fused_kind(const Graph& graph, const Node& node) {
   if (node.erased) return FusedKind::kNone;
   const FusedKind kind = kind_by_operator(graph, node);
   if (kind == FusedKind::kNone || !are_operands_known(graph, node)) return FusedKind::kNone;
-  const WrittenOut* found = written_out(node.op);
+  const WrittenOut* found = written_out(graph, node);
   const size_t results = found ? found->results : node.result_count;
-  for (size_t i = 0; i < results; ++i)
-    if (!is_known_result(graph.value(node.result(i)).result, is_in_place(graph, node))) return FusedKind::kNone;
+  for (size_t i = 0; i < results; ++i) {
+    const graph::ResultMeta& result = graph.value(node.result(i)).result;
+    const bool is_left_out = found && !result.meta.defined();
+    if (!is_left_out && !is_known_result(result, is_in_place(graph, node))) return FusedKind::kNone;
+  }
   KernelBuilder builder;
   Lowering(graph, builder).add(node);
   return builder.failed() ? FusedKind::kNone : kind;
@@ -375,14 +376,16 @@ std::optional<FusedGroup> lower(const Graph& graph, std::vector<graph::NodeId> n
   group.kernel = builder.take();
   const TensorMeta* whole = &graph.meta(group.outputs.empty() ? group.written.front() : group.outputs.front());
   group.device = whole->device;
-  bool reduces = false;
+  Dims row;
   for (graph::NodeId id : group.nodes) {
-    if (kind_by_operator(graph, graph.node(id)) != FusedKind::kRows) continue;
+    const Dims of_node = row_dims(graph, graph.node(id));
+    if (of_node.none()) continue;
     whole = &graph.meta(graph.node(id).arg(0).as_value());
-    reduces = true;
+    row = of_node;
   }
-  const std::vector<TensorMeta> metas = metas_of(graph, group, lowering.input_metas());
-  group.loop = make_loop(*whole, metas, reduces);
+  const std::vector<TensorMeta> metas = metas_of(graph, group, *whole, row, lowering.input_metas());
+  group.loop = make_loop(*whole, metas, row);
+  group.kernel.depth = group.loop.depth;
   for (size_t b = 0; b < metas.size(); ++b) {
     Buffer& buffer = group.kernel.buffers[b];
     buffer.access = access_of(group.loop, b, buffer.dtype);

@@ -30,24 +30,26 @@ enum class FusedKind : uint8_t {
   // An expression, in types that kernels know, on dense tensors of one device, the CPU or a CUDA device: into a result
   // of its own, or in place.
   kElementwise,
-  kRows,  // what is computed of whole rows: reductions over the last dimension of a contiguous tensor
+  kRows,  // what is computed of whole rows of a contiguous tensor: reductions over some of its dimensions
 };
 
 // How a node may be part of a kernel.
 FusedKind fused_kind(const graph::Graph& graph, const graph::Node& node);
 
+// Whether a kernel of this node alone is better than the operator.
+bool is_worth_a_kernel(const graph::Graph& graph, const graph::Node& node);
+
 // The value whose tensor this is: below autograd a detached tensor is the tensor, and an operator in place returns the
 // tensor that it wrote.
 graph::ValueId tensor_of(const graph::Graph& graph, graph::ValueId value);
 
-// Whether it is what a node of whole rows leaves of them, without the dimension that they were: a kernel writes it, and
-// only nodes outside of that kernel read it.
-bool drops_last_dim(const graph::Graph& graph, graph::ValueId value);
-
 // The tensor that a node of a kernel writes in place, or none.
 graph::ValueId written_in_place(const graph::Graph& graph, const graph::Node& node);
 
-// The kernel of `nodes`, all of one layout, or of its rows: with one element in the place of the last dimension.
+// The tensors of which a node of whole rows writes one element for each.
+std::vector<graph::ValueId> written_by_rows(const graph::Graph& graph, const graph::Node& node);
+
+// The kernel of `nodes`, all of one layout, or of its rows: with one element in the place of each dimension of them.
 // `outputs`: the tensors made by `nodes` that somebody else reads; they hold what the last node left in them. Nothing
 // if one of its nodes has no kernel after all, or if nobody reads what they make.
 std::optional<FusedGroup> lower(const graph::Graph& graph, std::vector<graph::NodeId> nodes,

@@ -10,9 +10,6 @@
 
 namespace framejit::codegen {
 
-// Whether a kernel may take its last dimension for rows that are reduced.
-bool is_of_rows(const graph::TensorMeta& meta);
-
 // Reads the nodes' expressions into one kernel.
 class Lowering {
  public:
@@ -25,8 +22,9 @@ class Lowering {
   const std::vector<graph::TensorMeta>& input_metas() const { return input_metas_; }
   // What a tensor holds now, or -1: these nodes do not make it.
   int16_t value(graph::ValueId id) const {
-    const auto found = values_.find(id.value);
-    return found == values_.end() ? int16_t{-1} : found->second;
+    for (const auto* values : {&values_, &channels_})
+      if (const auto found = values->find(id.value); found != values->end()) return found->second;
+    return -1;
   }
 
   // For what is written out.
@@ -37,9 +35,12 @@ class Lowering {
   // Those of a vector with one for each channel, the dimension behind the first of a tensor of that rank.
   int16_t channels(graph::ValueId id, int64_t rank);
   void set(graph::ValueId result, int16_t step) { values_[result.value] = step; }
+  // Writes such a vector.
+  void set_channels(graph::ValueId id, int16_t step);
 
  private:
   int16_t result_of(const graph::Node& node);
+  void add_target(graph::ValueId target);
   void add_written(graph::ValueId target);
   int16_t at(const graph::Node& node, const graph::Expression& expression, int16_t id);
   int16_t leaf(const graph::Node& node, const graph::ExpressionNode& leaf);
@@ -54,6 +55,8 @@ class Lowering {
   std::vector<graph::TensorMeta> input_metas_;
   std::vector<graph::ValueId> written_;           // of the inputs
   std::unordered_map<uint32_t, int16_t> values_;  // by tensor: the step that it holds now
+  // The same for vectors with one number for each channel. None of them is among `values_`.
+  std::unordered_map<uint32_t, int16_t> channels_;
   // Of the node that is being read.
   graph::DType type_ = graph::DType::kUndefined;
   graph::DType promoted_ = graph::DType::kUndefined;

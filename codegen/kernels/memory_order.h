@@ -17,6 +17,7 @@ class Footprint {
     graph::ValueId tensor;
     uint32_t storage;  // its alias class
     bool written;
+    bool by_rows = false;  // one element of it for each row: see written_by_rows
   };
   bool writes() const { return writes_; }
   const std::vector<Touch>& touches() const { return touches_; }
@@ -31,7 +32,7 @@ class Footprint {
 enum class Conflict : uint8_t {
   kNone,
   kSameTensor,   // the order matters, and one kernel keeps it: it has the tensor's numbers in its steps
-  kOtherTensor,  // another tensor over the same storage: no kernel keeps the order
+  kOtherTensor,  // another tensor over the same storage, or one that is written by rows: no kernel keeps the order
 };
 
 // All answers are "none" where no node of the graph may be written into a kernel in place.
@@ -43,7 +44,6 @@ class MemoryOrder {
   // Whether a node may be in a kernel as far as memory is concerned.
   bool can_be_ordered(const graph::Node& node) const;
   Conflict conflict(const Footprint& group, const graph::Node& node) const;
-  bool writes(const Footprint& group, const graph::Node& node) const;
   void add(const graph::Node& node, Footprint& group) const;
   // Whether the caller has the storage too.
   bool is_outside(graph::ValueId tensor) const;

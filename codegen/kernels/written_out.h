@@ -2,6 +2,7 @@
 // a dimension that does not broadcast.
 #pragma once
 
+#include "codegen/kernels/loop.h"
 #include "codegen/kernels/lower.h"
 #include "codegen/kernels/lowering.h"
 
@@ -9,13 +10,14 @@ namespace framejit::codegen {
 
 struct WrittenOut {
   graph::OpId op;
-  FusedKind kind;
-  size_t results;  // as many of them are computed; those behind are for its gradient
+  Dims (*row)(const graph::TensorMeta& meta);  // what of its first argument is one; null if it is elementwise
+  size_t results;  // as many of them are computed, where they are asked for; those behind are for its gradient
+  bool alone;      // faster than LibTorch's operator even where nothing joins it
   bool (*fits)(const graph::Graph& graph, const graph::Node& node);
   void (*add)(const graph::Node& node, Lowering& lowering);
 };
 
-// Null where there is none.
-const WrittenOut* written_out(graph::OpId op);
+// The row that fits the node, or null.
+const WrittenOut* written_out(const graph::Graph& graph, const graph::Node& node);
 
 }  // namespace framejit::codegen

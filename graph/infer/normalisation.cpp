@@ -103,8 +103,7 @@ InferStatus native_batch_norm_backward(InferContext& c) {
     return c.unsure();
   auto mask = mask_of(c, 9);
   if (mask[0]) {
-    TensorMeta& out = c.add_fresh(x.sizes, x.dtype, x.device);
-    out.strides = strides_for(x.sizes, x.suggest_memory_format());
+    c.add_fresh(x.sizes, x.dtype, x.device, x.suggest_memory_format());
   } else {
     c.add_undefined();
   }

@@ -49,7 +49,8 @@ FusedStep::FusedStep(const graph::Graph& graph, codegen::FusedGroup group, std::
 }
 
 void FusedStep::add_results(const graph::Graph& graph) {
-  for (size_t b = 0; b < group_.kernel.buffers.size(); ++b) row_strides_.push_back(group_.loop.row_stride(b));
+  for (const std::vector<int64_t>& strides : group_.loop.strides)
+    row_strides_.insert(row_strides_.end(), strides.end() - static_cast<ptrdiff_t>(group_.loop.depth), strides.end());
   for (graph::ValueId written : group_.written) {
     const auto at = std::find(group_.inputs.begin(), group_.inputs.end(), written);
     written_.push_back(static_cast<uint32_t>(at - group_.inputs.begin()));
@@ -127,13 +128,14 @@ void FusedStep::run(std::span<at::Tensor> tensors, std::span<const bool> last_us
 }
 
 void FusedStep::run_kernel(char* const* buffers) const {
-  if (cuda_) return run_cuda_kernel(*cuda_, {buffers, row_strides_.size()});
+  if (cuda_) return run_cuda_kernel(*cuda_, {buffers, group_.kernel.buffers.size()});
   const codegen::Loop& loop = group_.loop;
-  if (loop.sizes.size() == 1) {
+  if (loop.sizes.size() == 1 && !codegen::has_reductions(group_.kernel)) {
     at::parallel_for(0, loop.row(), kGrain, [&](int64_t begin, int64_t end) {
       c10::SmallVector<char*, 16> from(buffers, buffers + row_strides_.size());
       for (size_t b = 0; b < from.size(); ++b) from[b] += begin * row_strides_[b];
-      kernel_(from.data(), end - begin, row_strides_.data());
+      const int64_t count = end - begin;
+      kernel_(from.data(), &count, row_strides_.data());
     });
     return;
   }
@@ -143,8 +145,8 @@ void FusedStep::run_kernel(char* const* buffers) const {
 
 void FusedStep::run_rows(char* const* buffers, int64_t begin, int64_t end) const {
   const codegen::Loop& loop = group_.loop;
-  const size_t outer = loop.sizes.size() - 1;
-  std::vector<char*> row(buffers, buffers + row_strides_.size());
+  const size_t outer = loop.outer();
+  std::vector<char*> row(buffers, buffers + group_.kernel.buffers.size());
   std::vector<int64_t> position(outer);
   int64_t rest = begin;
   for (size_t d = outer; d-- > 0;) {
@@ -153,7 +155,7 @@ void FusedStep::run_rows(char* const* buffers, int64_t begin, int64_t end) const
     for (size_t b = 0; b < row.size(); ++b) row[b] += position[d] * loop.strides[b][d];
   }
   for (int64_t r = begin; r < end; ++r) {
-    kernel_(row.data(), loop.row(), row_strides_.data());
+    kernel_(row.data(), loop.sizes.data() + outer, row_strides_.data());
     for (size_t d = outer; d-- > 0;) {
       ++position[d];
       for (size_t b = 0; b < row.size(); ++b) row[b] += loop.strides[b][d];

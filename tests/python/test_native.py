@@ -74,6 +74,13 @@ GRAPHS = {
           %6 = aten.mul.Tensor(%5, %1) : tensor<4x8xf32, cpu>
           return %6
         }""",
+    "channels": """
+        graph @channels (%0: tensor<2x3x4x5xf32, cpu>, %1: tensor<2x1x1x1xf32, cpu>) {
+          %2 = aten.mul.Tensor(%0, %1) : tensor<2x3x4x5xf32, cpu>
+          %3 = aten.sum.dim_IntList(%2, [0, 2, 3], true, none) : tensor<1x3x1x1xf32, cpu>
+          %4 = aten.sub.Tensor(%0, %3, 1) : tensor<2x3x4x5xf32, cpu>
+          return %4
+        }""",
     "written_between": """
         graph @written_between (%0: tensor<8xf32, cpu>) {
           %1 = aten.sin(%0) : tensor<8xf32, cpu>
@@ -370,6 +377,38 @@ def test_calls_from_several_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+WORK_OF_THREADS = """
+    import os, sys, time, numpy, torch, framejit
+    def nanoseconds():
+        tasks = os.listdir("/proc/self/task")
+        return {task: int(open("/proc/self/task/%s/schedstat" % task).read().split()[0]) for task in tasks}
+    x = torch.from_numpy(numpy.ones((64, 8192), numpy.float32))
+    f = framejit.to_static(eval("lambda x: " + sys.argv[1]), backend="native")
+    f(x)
+    before, end = nanoseconds(), time.perf_counter() + 0.5
+    while time.perf_counter() < end:
+        found = f(x)
+    assert found.numpy().min() == found.numpy().max() == float(sys.argv[2]), found
+    assert framejit.stats()["breaks"] == 0 and framejit._C.kernel_stats()["failed"] == 0
+    spent = sorted(time - before.get(task, 0) for task, time in nanoseconds().items())
+    print(spent[-2] / spent[-1])
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor")
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="no times of threads")
+@pytest.mark.parametrize("text,value", [
+    ("torch.relu(x) * 2 + 1", 3), ("(x * 2).sum(-1, keepdim=True)", 16384), ("(x[:7] * 2).sum()", 114688)
+])  # fmt: skip
+def test_rows_are_shared_out_among_threads(text, value):
+    """All of a tensor is one row, which nobody shares. Threads that wait take no time."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    program = [sys.executable, "-c", textwrap.dedent(WORK_OF_THREADS), text, str(value)]
+    run = subprocess.run(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 0, run.stderr
+    assert (float(run.stdout) > 0.1) == ("sum()" not in text), run.stdout
 
 
 # Failures and the disk

@@ -63,7 +63,7 @@ def bodies(name):
     return "---\n".join(text.partition(PRELUDE_END)[2] for text in texts)
 
 
-@pytest.mark.parametrize("name", ["chain", "half", "rows"])
+@pytest.mark.parametrize("name", ["chain", "half", "rows", "channels"])
 def test_text_of_kernels(name):
     golden = GOLDEN / (name + "_cuda.txt")
     if os.environ.get("FRAMEJIT_WRITE_GOLDEN"):
@@ -122,6 +122,17 @@ def test_quotients_that_the_devices_operator_rounds_first_are_left_to_it(mode, d
         }}"""
     text = textwrap.dedent(graph.format(dtype, device, mode)).strip() + "\n"
     assert len(_C._testing.kernels(text)) == fuses
+
+
+@pytest.mark.parametrize("device,kernels", [("cuda:0", 0), ("cpu", 1)])
+def test_batch_norm_in_training_is_left_to_the_devices_library(device, kernels):
+    graph = """
+        graph @norm (%0: tensor<2x3x4x5xf32, {0}>, %1: tensor<3xf32, {0}>, %2: tensor<3xf32, {0}>) {{
+          %3, %4, %5 = aten.native_batch_norm(%0, none, none, %1, %2, true, 0.1, 1e-05) : tensor<2x3x4x5xf32, {0}>, tensor<3xf32, {0}>, tensor<3xf32, {0}>
+          %6 = aten.relu(%3) : tensor<2x3x4x5xf32, {0}>
+          return %6
+        }}"""
+    assert len(_C._testing.kernels(textwrap.dedent(graph.format(device)).strip() + "\n")) == kernels
 
 
 # What kernels compute
@@ -294,6 +305,13 @@ def test_reductions(fake, which, dtype):
     found = on_host(framejit.to_static(REDUCTIONS[which], backend="native")(on_device(x)))
     test_native.assert_close(found, REDUCTIONS[which](x))
     assert kernels_asked_for() > before
+
+
+@pytest.mark.parametrize("dims", [(0, 2, 3), (2, 3), (0, 3)], ids=str)
+def test_rows_of_several_loops(fake, dims):
+    x, y = torch.randn(3, 4, 5, 7), torch.randn(3, 1, 1, 1)
+    check(lambda x, y: (x * y + 1).sum(dims, keepdim=True) * x + y, x, y)
+    check(lambda x, y: (x * y + 1).amax(dims), x, y)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -218,3 +218,38 @@ def test_what_is_filled_for_nobody_is_no_kernel():
         return (x + 1).sigmoid()
 
     check(f, lambda: [torch.arange(6.0)], kernels=1)
+
+
+def test_what_a_kernel_of_rows_makes_is_written_in_it():
+    def f(x):
+        y = torch.softmax(x * 2, -1)
+        kept = y.clone()
+        y.add_(x.sum((0, 1), keepdim=True)).sub_(1)
+        return y, kept
+
+    check(f, lambda: [torch.arange(24.0).view(2, 3, 4)], kernels=1)
+
+    def g(x):
+        y = x * 2 - x.amax(-1, keepdim=True)
+        before = y.clone()
+        return y.sigmoid_().mul_(x.sum(-1, keepdim=True)), before
+
+    framejit.reset()
+    check(g, lambda: [torch.arange(24.0).view(2, 3, 4)], kernels=1)
+
+
+def test_rows_of_what_was_written_are_another_kernel():
+    """A pass over a row would read what an earlier one has left there."""
+
+    def f(x):
+        x.mul_(2).add_(1)
+        return torch.softmax(x, -1) * 2
+
+    check(f, lambda: [torch.arange(24.0).view(4, 6)], kernels=2)
+
+
+def test_a_copy_into_another_layout_is_left_to_the_operator():
+    def f(x):
+        return torch.clone(x.t(), memory_format=torch.contiguous_format) * 2 + 1
+
+    check(f, lambda: [torch.arange(24.0).view(4, 6)], kernels=1)

@@ -19,13 +19,14 @@ class Writer {
         facts_(facts_of(kernel)),
         name_(std::move(name)),
         dimensions_(shape.dimensions),
+        outer_(shape.dimensions - kernel.depth),
         index_(shape.wide ? "long long" : "unsigned") {}
 
   std::string elementwise() {
     head();
     const std::string size = fmt::format("({})blockDim.x", index_);
     line(1, "for ({0} at = blockIdx.x * {1} + threadIdx.x; at < a.count; at += gridDim.x * {1}) {{", index_, size);
-    position("at", dimensions_);
+    position(2, "at", "i", 0, dimensions_);
     for (size_t b = 0; b < kernel_.buffers.size(); ++b) line(2, "char* const p{} = {};", b, address(b, dimensions_));
     for (size_t s = 0; s < kernel_.steps.size(); ++s) step(2, s, "");
     return close();
@@ -39,10 +40,12 @@ class Writer {
     line(1, "const unsigned line = threadIdx.y * blockDim.x;");
     line(1, "for ({0} first = blockIdx.x * {1}; first < a.count; first += gridDim.x * {1}) {{", index_, lines);
     line(2, "const bool live = first + threadIdx.y < a.count;");
-    line(2, "const {0} count = live ? ({0})a.sizes[{1}] : 0;", index_, dimensions_ - 1);
-    position(fmt::format("live ? first + threadIdx.y : ({})0", index_), dimensions_ - 1);
-    for (size_t b = 0; b < kernel_.buffers.size(); ++b)
-      line(2, "char* const p{} = {};", b, address(b, dimensions_ - 1));
+    std::string length;
+    for (size_t d = outer_; d < dimensions_; ++d)
+      length += fmt::format("{}({})a.sizes[{}]", length.empty() ? "" : " * ", index_, d);
+    line(2, "const {} count = live ? {} : 0;", index_, length);
+    position(2, fmt::format("live ? first + threadIdx.y : ({})0", index_), "i", 0, outer_);
+    for (size_t b = 0; b < kernel_.buffers.size(); ++b) line(2, "char* const p{} = {};", b, address(b, outer_));
     uint16_t last = 0;
     for (const StepFacts& facts : facts_) last = std::max(last, facts.level);
     for (uint16_t level = 0; level <= last; ++level) {
@@ -78,15 +81,15 @@ class Writer {
     return std::move(text_);
   }
 
-  // i0, i1, ... along the first `dimensions`.
-  void position(const std::string& linear, size_t dimensions) {
-    if (dimensions == 0) return;
-    line(2, "{} rest = {};", index_, linear);
-    for (size_t d = dimensions; d-- > 1;) {
-      line(2, "const {0} i{1} = rest % ({0})a.sizes[{1}];", index_, d);
-      line(2, "rest /= ({})a.sizes[{}];", index_, d);
+  // Where `linear` lies along the dimensions from `begin` to `end`: i0, i1, ... of that name.
+  void position(int depth, const std::string& linear, const char* name, size_t begin, size_t end) {
+    if (begin == end) return;
+    line(depth, "{} rest = {};", index_, linear);
+    for (size_t d = end; --d > begin;) {
+      line(depth, "const {0} {1}{2} = rest % ({0})a.sizes[{2}];", index_, name, d);
+      line(depth, "rest /= ({})a.sizes[{}];", index_, d);
     }
-    line(2, "const {} i0 = rest;", index_);
+    line(depth, "const {} {}{} = rest;", index_, name, begin);
   }
 
   // Of the element at i0, i1, ..., of `dimensions`.
@@ -98,16 +101,21 @@ class Writer {
 
   std::string along(size_t buffer, size_t dimension, const std::string& index) const {
     const Buffer& of = kernel_.buffers[buffer];
-    const bool in_row = dimension + 1 == dimensions_;
-    if (in_row && of.access == Access::kUniform) return {};
-    if (in_row && of.access == Access::kContiguous)
+    const bool in_stretch = dimension + 1 == dimensions_;
+    if (dimension >= outer_ && of.access == Access::kUniform) return {};
+    if (in_stretch && of.access == Access::kStretched) return {};
+    if (in_stretch && of.access == Access::kContiguous)
       return fmt::format(" + (long long){} * {}", index, graph::itemsize(of.dtype));
     return fmt::format(" + (long long){} * a.strides[{}][{}]", index, buffer, dimension);
   }
 
   // Of the element that a step of a pass takes, or of the row.
   std::string place(const Step& step, bool in_pass) const {
-    return fmt::format("p{}", step.buffer) + (in_pass ? along(step.buffer, dimensions_ - 1, "e") : "");
+    std::string text = fmt::format("p{}", step.buffer);
+    if (!in_pass) return text;
+    if (kernel_.depth == 1) return text + along(step.buffer, outer_, "e");
+    for (size_t d = outer_; d < dimensions_; ++d) text += along(step.buffer, d, fmt::format("e{}", d));
+    return text;
   }
 
   void pass(uint16_t level) {
@@ -122,6 +130,7 @@ class Writer {
       line(2, "{} s{} = {};", cuda_type(end.type), s, cuda_start(end.op, end.type));
     }
     line(2, "for ({} e = threadIdx.x; e < count; e += blockDim.x) {{", index_);
+    if (kernel_.depth > 1) position(3, "e", "e", outer_, dimensions_);
     for (size_t s = 0; s < needed.size(); ++s)
       if (needed[s] && kernel_.steps[s].kind != Step::Kind::kReduce) step(3, s, "", true);
     for (size_t s : reductions) {
@@ -185,6 +194,7 @@ class Writer {
   const std::vector<StepFacts> facts_;
   const std::string name_;
   const size_t dimensions_;
+  const size_t outer_;  // of them: those before the row's
   const char* const index_;
   std::string text_;
 };

@@ -24,7 +24,7 @@ class Emitter {
         values_(kernel.steps.size()),
         error_(error) {
     pointer_ = LLVMPointerTypeInContext(context_, 0);
-    LLVMTypeRef parameters[] = {pointer_, v_.i64(), pointer_};
+    LLVMTypeRef parameters[] = {pointer_, pointer_, pointer_};
     function_ = LLVMAddFunction(module, name, LLVMFunctionType(LLVMVoidTypeInContext(context_), parameters, 3, false));
     LLVMPositionBuilderAtEnd(builder_, block("entry"));
   }
@@ -53,14 +53,18 @@ class Emitter {
   }
 
   void read_arguments() {
-    count_ = LLVMGetParam(function_, 1);
+    const size_t depth = kernel_.depth;
+    for (size_t d = 0; d < depth; ++d) sizes_.push_back(element_of(LLVMGetParam(function_, 1), d, v_.i64()));
     for (size_t b = 0; b < kernel_.buffers.size(); ++b) {
       buffers_.push_back(element_of(LLVMGetParam(function_, 0), b, pointer_));
-      const bool strided = kernel_.buffers[b].access == Access::kStrided;
-      strides_.push_back(strided ? element_of(LLVMGetParam(function_, 2), b, v_.i64()) : nullptr);
+      std::vector<LLVMValueRef>& strides = strides_.emplace_back(depth);
+      const Access access = kernel_.buffers[b].access;
+      for (size_t d = 0; d < depth; ++d)
+        if (d + 1 < depth ? access != Access::kUniform : access == Access::kStrided)
+          strides[d] = element_of(LLVMGetParam(function_, 2), b * depth + d, v_.i64());
     }
     const auto lanes = static_cast<int64_t>(v_.lanes());
-    whole_ = LLVMBuildAnd(builder_, count_, v_.integer(-lanes), kNoName);
+    whole_ = LLVMBuildAnd(builder_, sizes_.back(), v_.integer(-lanes), kNoName);
   }
 
   // What is the same for the whole row, once all passes below `level` are done.
@@ -70,68 +74,112 @@ class Emitter {
         emit_step(s, nullptr, nullptr);
   }
 
-  // One walk over the row: whole vectors in a loop, then what is left under a mask.
+  // What one walk over the row computes.
+  struct Pass {
+    std::vector<bool> needed;        // by step
+    std::vector<size_t> reductions;  // steps
+  };
+  using Values = std::vector<LLVMValueRef>;  // of a pass, for each of its reductions
+
   void emit_pass(uint16_t level) {
     const std::vector<size_t> ends = ends_of_pass(kernel_, facts_, level);
     if (ends.empty()) return;
-    const std::vector<bool> needed = needed_in_pass(kernel_, facts_, ends);
-    std::vector<size_t> reductions;
+    Pass pass{needed_in_pass(kernel_, facts_, ends), {}};
     for (size_t s : ends)
-      if (kernel_.steps[s].kind == Step::Kind::kReduce) reductions.push_back(s);
+      if (kernel_.steps[s].kind == Step::Kind::kReduce) pass.reductions.push_back(s);
+    const Values sums = emit_nest(pass, 0);
+    for (size_t r = 0; r < pass.reductions.size(); ++r) {
+      const Step& step = kernel_.steps[pass.reductions[r]];
+      values_[pass.reductions[r]] = v_.across(step.op, step.type, sums[r]);
+    }
+  }
+
+  Values starts_of(const Pass& pass) const {
+    Values starts;
+    starts.reserve(pass.reductions.size());
+    for (size_t s : pass.reductions) starts.push_back(v_.start(kernel_.steps[s].op, kernel_.steps[s].type));
+    return starts;
+  }
+
+  // The loops of the row from `dim` on. Each stretch is reduced by itself and then added to the others, so that a long
+  // row is summed in a tree.
+  Values emit_nest(const Pass& pass, size_t dim) {
+    if (dim + 1 == kernel_.depth) return emit_stretch(pass);
+    const Values starts = starts_of(pass);
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(builder_), loop = block("outer"), done = block("outer_done");
+    LLVMBuildBr(builder_, loop);
+    LLVMPositionBuilderAtEnd(builder_, loop);
+    LLVMValueRef index = LLVMBuildPhi(builder_, v_.i64(), kNoName);
+    const Values so_far = phis(pass);
+    const std::vector<LLVMValueRef> outside = buffers_;
+    for (size_t b = 0; b < buffers_.size(); ++b) buffers_[b] = moved(outside[b], index, strides_[b][dim]);
+    Values sums = emit_nest(pass, dim + 1);
+    buffers_ = outside;
+    for (size_t r = 0; r < sums.size(); ++r) {
+      const Step& step = kernel_.steps[pass.reductions[r]];
+      sums[r] = v_.combine(step.op, step.type, so_far[r], sums[r]);
+    }
+    LLVMValueRef next = LLVMBuildAdd(builder_, index, v_.integer(1), kNoName);
+    LLVMBasicBlockRef loop_end = LLVMGetInsertBlock(builder_);
+    LLVMBuildCondBr(builder_, LLVMBuildICmp(builder_, LLVMIntSLT, next, sizes_[dim], kNoName), loop, done);
+    add_incoming(index, v_.integer(0), before);
+    add_incoming(index, next, loop_end);
+    add_incoming(so_far, starts, before);
+    add_incoming(so_far, sums, loop_end);
+    LLVMPositionBuilderAtEnd(builder_, done);
+    return sums;
+  }
+
+  LLVMValueRef moved(LLVMValueRef from, LLVMValueRef index, LLVMValueRef stride) {
+    if (!stride) return from;
+    LLVMValueRef offset = LLVMBuildMul(builder_, index, stride, kNoName);
+    return LLVMBuildGEP2(builder_, LLVMInt8TypeInContext(context_), from, &offset, 1, kNoName);
+  }
+
+  // Whole vectors in a loop, then what is left under a mask.
+  Values emit_stretch(const Pass& pass) {
+    const Values starts = starts_of(pass);
     LLVMBasicBlockRef before = LLVMGetInsertBlock(builder_);
     LLVMBasicBlockRef loop = block("loop"), rest = block("rest"), tail = block("tail"), done = block("done");
-    std::vector<LLVMValueRef> starts;
-    starts.reserve(reductions.size());
-    for (size_t s : reductions) starts.push_back(v_.start(kernel_.steps[s].op, kernel_.steps[s].type));
     LLVMBuildCondBr(builder_, LLVMBuildICmp(builder_, LLVMIntSGT, whole_, v_.integer(0), kNoName), loop, rest);
 
     LLVMPositionBuilderAtEnd(builder_, loop);
     LLVMValueRef index = LLVMBuildPhi(builder_, v_.i64(), kNoName);
-    std::vector<LLVMValueRef> sums = phis(reductions);
-    const std::vector<LLVMValueRef> in_loop = sums;
-    emit_body(needed, index, nullptr, reductions, sums);
+    const Values in_loop = phis(pass);
+    Values sums = in_loop;
+    emit_body(pass, index, nullptr, sums);
     LLVMValueRef next = LLVMBuildAdd(builder_, index, v_.integer(v_.lanes()), kNoName);
     LLVMBasicBlockRef loop_end = LLVMGetInsertBlock(builder_);
     LLVMBuildCondBr(builder_, LLVMBuildICmp(builder_, LLVMIntSLT, next, whole_, kNoName), loop, rest);
     add_incoming(index, v_.integer(0), before);
     add_incoming(index, next, loop_end);
-    for (size_t r = 0; r < reductions.size(); ++r) {
-      add_incoming(in_loop[r], starts[r], before);
-      add_incoming(in_loop[r], sums[r], loop_end);
-    }
+    add_incoming(in_loop, starts, before);
+    add_incoming(in_loop, sums, loop_end);
 
     LLVMPositionBuilderAtEnd(builder_, rest);
-    const std::vector<LLVMValueRef> at_rest = phis(reductions);
-    for (size_t r = 0; r < reductions.size(); ++r) {
-      add_incoming(at_rest[r], starts[r], before);
-      add_incoming(at_rest[r], sums[r], loop_end);
-    }
-    LLVMBuildCondBr(builder_, LLVMBuildICmp(builder_, LLVMIntSLT, whole_, count_, kNoName), tail, done);
+    const Values at_rest = phis(pass);
+    add_incoming(at_rest, starts, before);
+    add_incoming(at_rest, sums, loop_end);
+    LLVMBuildCondBr(builder_, LLVMBuildICmp(builder_, LLVMIntSLT, whole_, sizes_.back(), kNoName), tail, done);
 
     LLVMPositionBuilderAtEnd(builder_, tail);
-    std::vector<LLVMValueRef> in_tail = at_rest;
-    LLVMValueRef left = LLVMBuildSub(builder_, count_, whole_, kNoName);
-    emit_body(needed, whole_, LLVMBuildICmp(builder_, LLVMIntSLT, v_.iota(), v_.splat(left), kNoName), reductions,
-              in_tail);
+    Values in_tail = at_rest;
+    LLVMValueRef left = LLVMBuildSub(builder_, sizes_.back(), whole_, kNoName);
+    emit_body(pass, whole_, LLVMBuildICmp(builder_, LLVMIntSLT, v_.iota(), v_.splat(left), kNoName), in_tail);
     LLVMBasicBlockRef tail_end = LLVMGetInsertBlock(builder_);
     LLVMBuildBr(builder_, done);
 
     LLVMPositionBuilderAtEnd(builder_, done);
-    const std::vector<LLVMValueRef> at_end = phis(reductions);
-    for (size_t r = 0; r < reductions.size(); ++r) {
-      add_incoming(at_end[r], at_rest[r], rest);
-      add_incoming(at_end[r], in_tail[r], tail_end);
-    }
-    for (size_t r = 0; r < reductions.size(); ++r) {
-      const Step& step = kernel_.steps[reductions[r]];
-      values_[reductions[r]] = v_.across(step.op, step.type, at_end[r]);
-    }
+    const Values at_end = phis(pass);
+    add_incoming(at_end, at_rest, rest);
+    add_incoming(at_end, in_tail, tail_end);
+    return at_end;
   }
 
-  std::vector<LLVMValueRef> phis(const std::vector<size_t>& reductions) {
-    std::vector<LLVMValueRef> made;
-    made.reserve(reductions.size());
-    for (size_t s : reductions)
+  Values phis(const Pass& pass) {
+    Values made;
+    made.reserve(pass.reductions.size());
+    for (size_t s : pass.reductions)
       made.push_back(LLVMBuildPhi(builder_, v_.vector(v_.scalar(kernel_.steps[s].type)), kNoName));
     return made;
   }
@@ -139,14 +187,16 @@ class Emitter {
   static void add_incoming(LLVMValueRef phi, LLVMValueRef value, LLVMBasicBlockRef from) {
     LLVMAddIncoming(phi, &value, &from, 1);
   }
+  static void add_incoming(const Values& phis, const Values& values, LLVMBasicBlockRef from) {
+    for (size_t i = 0; i < phis.size(); ++i) add_incoming(phis[i], values[i], from);
+  }
 
   // Elements from `index` on. `sums`: of each reduction what it has so far, and after the body, with these.
-  void emit_body(const std::vector<bool>& needed, LLVMValueRef index, LLVMValueRef mask,
-                 const std::vector<size_t>& reductions, std::vector<LLVMValueRef>& sums) {
-    for (size_t s = 0; s < needed.size(); ++s)
-      if (needed[s] && kernel_.steps[s].kind != Step::Kind::kReduce) emit_step(s, index, mask);
-    for (size_t r = 0; r < reductions.size(); ++r) {
-      const Step& step = kernel_.steps[reductions[r]];
+  void emit_body(const Pass& pass, LLVMValueRef index, LLVMValueRef mask, Values& sums) {
+    for (size_t s = 0; s < pass.needed.size(); ++s)
+      if (pass.needed[s] && kernel_.steps[s].kind != Step::Kind::kReduce) emit_step(s, index, mask);
+    for (size_t r = 0; r < pass.reductions.size(); ++r) {
+      const Step& step = kernel_.steps[pass.reductions[r]];
       LLVMValueRef value = operand(step, 0);
       if (mask) value = LLVMBuildSelect(builder_, mask, value, v_.start(step.op, step.type), kNoName);
       sums[r] = v_.combine(step.op, step.type, sums[r], value);
@@ -194,7 +244,7 @@ class Emitter {
   // Addresses of the lanes: those of elements that are apart.
   LLVMValueRef addresses(uint16_t buffer, LLVMValueRef index) {
     LLVMValueRef lanes = LLVMBuildAdd(builder_, v_.splat(index), v_.iota(), kNoName);
-    LLVMValueRef offsets = LLVMBuildMul(builder_, lanes, v_.splat(strides_[buffer]), kNoName);
+    LLVMValueRef offsets = LLVMBuildMul(builder_, lanes, v_.splat(strides_[buffer].back()), kNoName);
     return LLVMBuildGEP2(builder_, LLVMInt8TypeInContext(context_), buffers_[buffer], &offsets, 1, kNoName);
   }
 
@@ -214,7 +264,7 @@ class Emitter {
     LLVMTypeRef type = v_.memory(from.dtype);
     LLVMTypeRef vector = v_.vector(type);
     LLVMValueRef value;
-    if (from.access == Access::kUniform) {
+    if (from.access == Access::kUniform || from.access == Access::kStretched) {
       value = v_.splat(LLVMBuildLoad2(builder_, type, buffers_[buffer], kNoName));
     } else if (from.access == Access::kStrided) {
       LLVMTypeRef overloads[] = {vector, v_.vector(pointer_)};
@@ -235,7 +285,7 @@ class Emitter {
   void store(uint16_t buffer, LLVMValueRef value, LLVMValueRef index, LLVMValueRef mask) {
     const Buffer& into = kernel_.buffers[buffer];
     LLVMTypeRef vector = LLVMTypeOf(value);
-    if (into.access == Access::kUniform) {
+    if (into.access == Access::kUniform || into.access == Access::kStretched) {
       LLVMValueRef zero = LLVMConstInt(LLVMInt32TypeInContext(context_), 0, false);
       LLVMBuildStore(builder_, LLVMBuildExtractElement(builder_, value, zero, kNoName), buffers_[buffer]);
     } else if (into.access == Access::kStrided) {
@@ -260,8 +310,11 @@ class Emitter {
   std::vector<LLVMValueRef> values_;  // of the pass that is emitted; uniform ones stay
   std::string* error_;
   LLVMTypeRef pointer_ = nullptr;
-  LLVMValueRef function_ = nullptr, count_ = nullptr, whole_ = nullptr;
-  std::vector<LLVMValueRef> buffers_, strides_;
+  LLVMValueRef function_ = nullptr;
+  LLVMValueRef whole_ = nullptr;                    // of a stretch: what whole vectors cover
+  std::vector<LLVMValueRef> sizes_;                 // of the row's loops
+  std::vector<LLVMValueRef> buffers_;               // where the loop that is emitted begins in each
+  std::vector<std::vector<LLVMValueRef>> strides_;  // of each along the row's loops; null where none is needed
 };
 
 }  // namespace

@@ -10,9 +10,15 @@ using graph::TensorMeta;
 
 TensorMeta tensor(std::vector<int64_t> sizes) { return TensorMeta::fresh(sizes, DType::kF32, {}); }
 
-Loop loop_of(const TensorMeta& result, std::vector<TensorMeta> others = {}, bool reduces = false) {
+Loop loop_of(const TensorMeta& result, std::vector<TensorMeta> others = {}, Dims reduced = {}) {
   others.push_back(result);
-  return make_loop(result, others, reduces);
+  return make_loop(result, others, reduced);
+}
+
+Dims dims(std::vector<size_t> set) {
+  Dims made;
+  for (size_t d : set) made.set(d);
+  return made;
 }
 
 TEST(LoopTest, ContiguousTensorsAreOneRow) {
@@ -44,13 +50,40 @@ TEST(LoopTest, FollowsTheOrderOfMemory) {
   EXPECT_EQ(access_of(loop, 1, DType::kF32), Access::kContiguous);
 }
 
-TEST(LoopTest, ReductionsHaveTheLastDimensionAsRow) {
+TEST(LoopTest, ReductionsOfTheLastDimensionHaveItAsRow) {
   const TensorMeta a = tensor({4, 5, 6}), sums = tensor({4, 5, 1});
-  const Loop loop = loop_of(a, {sums}, true);
+  const Loop loop = loop_of(a, {sums}, dims({2}));
   EXPECT_EQ(loop.sizes, (std::vector<int64_t>{20, 6}));
   EXPECT_EQ(loop.strides[0], (std::vector<int64_t>{4, 0}));
+  EXPECT_EQ(loop.depth, 1u);
   const TensorMeta line = tensor({7});
-  EXPECT_EQ(loop_of(line, {line}, true).sizes, std::vector<int64_t>{7});
+  EXPECT_EQ(loop_of(line, {line}, dims({0})).sizes, std::vector<int64_t>{7});
+}
+
+TEST(LoopTest, ReductionsOfLastDimensionsHaveThemAsOne) {
+  const TensorMeta a = tensor({4, 5, 6}), sums = tensor({4, 1, 1});
+  const Loop loop = loop_of(a, {sums}, dims({1, 2}));
+  EXPECT_EQ(loop.sizes, (std::vector<int64_t>{4, 30}));
+  EXPECT_EQ(loop_of(a, {tensor({1, 1, 1})}, dims({0, 1, 2})).sizes, std::vector<int64_t>{120});
+}
+
+TEST(LoopTest, ARowOfSeveralStretchesIsANest) {
+  const TensorMeta a = tensor({2, 3, 4, 5}), sums = tensor({1, 3, 1, 1}), images = tensor({2, 1, 1, 1});
+  const Loop loop = loop_of(a, {sums, images}, dims({0, 2, 3}));
+  EXPECT_EQ(loop.sizes, (std::vector<int64_t>{3, 2, 20}));
+  EXPECT_EQ(loop.strides, (std::vector<std::vector<int64_t>>{{4, 0, 0}, {0, 4, 0}, {80, 240, 4}}));
+  EXPECT_EQ(loop.depth, 2u);
+  EXPECT_EQ(loop.outer(), 1u);
+  EXPECT_EQ(loop.rows(), 3);
+  EXPECT_EQ(loop.row(), 40);
+  EXPECT_EQ(access_of(loop, 0, DType::kF32), Access::kUniform);
+  EXPECT_EQ(access_of(loop, 1, DType::kF32), Access::kStretched);
+  EXPECT_EQ(access_of(loop, 2, DType::kF32), Access::kContiguous);
+}
+
+TEST(LoopTest, ARowThatNobodyWalksAsTwoIsOfThree) {
+  const TensorMeta a = tensor({2, 3, 4, 5}), column = tensor({4, 1});
+  EXPECT_EQ(loop_of(a, {column}, dims({0, 2, 3})).sizes, (std::vector<int64_t>{3, 2, 4, 5}));
 }
 
 TEST(LoopTest, NumbersAreARowOfOne) {
