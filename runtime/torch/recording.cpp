@@ -55,6 +55,12 @@ const InputFake* input_of(const Recording& recording, const c10::TensorImpl* imp
   return nullptr;
 }
 
+// Whether autograd knows the output as a view of a tensor from outside: a detached one that is written has a history of
+// its own.
+bool is_view_of_input(const at::Tensor& output, const Recording& recording) {
+  return output.is_view() && input_of(recording, output._base().unsafeGetTensorImpl()) != nullptr;
+}
+
 const char* why_not_inputs(const Recording& recording) {
   for (const InputFake& input : recording.inputs) {
     if (input.fake.requires_grad() != input.requires_grad) return "requires_grad of a tensor from outside is changed";
@@ -121,7 +127,11 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     if (cut && output.requires_grad()) return refuse("an output is a view that a torch.autograd.Function gave");
     if (views && resized_root) return refuse("an output is a view of a tensor that is reshaped in place");
     if (!output.requires_grad() || spec.data || !known_roots.try_emplace(root.value, true).second) continue;
-    if (graph.value(root).is_input()) continue;  // LibTorch's own views of the real tensor have the history
+    if (graph.value(root).is_input()) {
+      if (!is_view_of_input(output, recording))
+        return refuse("an output shares memory with a tensor from outside and has a history of its own");
+      continue;  // LibTorch's own views of the real tensor have it
+    }
     // The base of a view holds the tensor that the view was made of.
     at::Tensor root_fake = views ? at::Tensor(output._base()) : output;
     FakeImpl* root_impl = fake_impl(root_fake);

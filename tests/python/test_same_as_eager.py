@@ -148,6 +148,19 @@ def test_everything_mutated_is_put_back(monkeypatch):
     assert x.shape == (3,) and x.tolist() == [1, 1, 1]
 
 
+def test_a_switch_left_on_does_not_reach_the_next_run(monkeypatch):
+    """As a generator that is dropped inside of `with torch.enable_grad()` leaves it."""
+
+    def leaves(x):
+        doubled = x * 2
+        torch.set_grad_enabled(True)
+        return doubled
+
+    with torch.no_grad():
+        compare(monkeypatch, leaves, leaves, torch.ones(3, requires_grad=True))
+        assert not torch.is_grad_enabled()
+
+
 def test_program_that_raises_without_saying_so_fails(monkeypatch):
     def fails(x):
         raise ValueError("unexpected")

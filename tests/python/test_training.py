@@ -337,6 +337,31 @@ def test_detached_output_shares_storage():
     check(f)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, w: x.detach().add_(x),
+        lambda x, w: x.detach().view(-1).add_(x),
+        lambda x, w: x.detach().mul_(w),
+        lambda x, w: (x * 2).detach().add_(x),
+        lambda x, w: w.detach()[1:].add_(x[1:]),
+    ],
+    ids=["itself", "a view of it", "another", "of a result", "a part"],
+)
+def test_detached_tensor_that_is_written_has_a_history_of_its_own(write):
+    def gradients(call):
+        x, w = leaf(), leaf(2.0, 3.0, 4.0)
+        y = call(x, w)
+        assert y.requires_grad
+        return (y.detach(), *torch.autograd.grad(y.sum(), (x, w), allow_unused=True))
+
+    expected = gradients(write)
+    compiled = framejit.to_static(lambda x, w: write(x, w))
+    for _ in range(2):
+        for found, wanted in zip(gradients(compiled), expected):
+            assert (found is None) == (wanted is None) and (found is None or torch.equal(found, wanted))
+
+
 def test_everything_under_no_grad():
     def f(x):
         with torch.no_grad():

@@ -17,7 +17,7 @@ import framejit
 from framejit._shadow import scope
 from framejit._shadow.account import Account
 from framejit._shadow.snapshot import Snapshot
-from framejit._shadow.surroundings import seed_all
+from framejit._shadow.surroundings import Switches, seed_all
 
 from . import counts
 
@@ -104,10 +104,12 @@ class Case:
         if change is not None:
             args, kwargs = change(args, kwargs) if change in (fresh_copies, double_copies) else (change(*args), kwargs)
         snapshot = Snapshot(self.fn, self.after, *args, *kwargs.values())
+        switches = Switches()
         seed_all(self.seed)
         try:
             return Account(run, args, kwargs, snapshot, self.after)
         finally:
+            switches.restore()
             snapshot.restore()
 
 
