@@ -17,13 +17,13 @@ TEST(FrozenTest, WhatDependsOnFrozenInputsAloneIsComputedOnce) {
       "}\n");
   const FrozenSplit split = split_frozen(graph, {false, true});
   EXPECT_EQ(split.inputs, (std::vector<uint32_t>{1}));
-  EXPECT_EQ(to_string(split.once),
+  EXPECT_EQ(to_text(split.once),
             "graph @once (%0: tensor<4x4xf32, cpu>) {\n"
             "  %1 = aten.t(%0) : tensor<4x4xf32, cpu, strides=[1, 4]> view %0\n"
             "  %2 = aten.tanh(%1) : tensor<4x4xf32, cpu, strides=[1, 4]>\n"
             "  return %2\n"
             "}\n");
-  EXPECT_EQ(to_string(split.rest),
+  EXPECT_EQ(to_text(split.rest),
             "graph @rest (%0: tensor<4x4xf32, cpu>, %1: tensor<4x4xf32, cpu>, %2: tensor<4x4xf32, cpu, strides=[1, "
             "4]>) {\n"
             "  %3 = aten.mm(%0, %2) : tensor<4x4xf32, cpu>\n"
@@ -75,7 +75,8 @@ constexpr std::string_view kNormed =
     "tensor<0xf32, cpu>, tensor<0xf32, cpu>\n"
     "  %8 = aten.hardswish_(%5) : tensor<2x4x8x8xf32, cpu> same %5\n"
     "  %9 = aten.relu(%8) : tensor<2x4x8x8xf32, cpu>\n"
-    "  return %9\n"
+    "  %10 = aten.neg(%9) : tensor<2x4x8x8xf32, cpu>\n"
+    "  return %10\n"
     "}\n";
 
 TEST(PackTest, NormAndActivationBecomePartOfTheConvolution) {
@@ -84,9 +85,9 @@ TEST(PackTest, NormAndActivationBecomePartOfTheConvolution) {
   ASSERT_TRUE(packed);
   const FrozenSplit split = split_frozen(packed->graph, {false, true, true, true});
   EXPECT_EQ(operators_of(split.rest),
-            (std::vector<std::string>{"mkldnn::_convolution_pointwise", "aten::relu", "aten::clone"}));
+            (std::vector<std::string>{"mkldnn::_convolution_pointwise", "aten::relu", "aten::clone", "aten::neg"}));
   EXPECT_EQ(split.once.outputs().size(), 2u);  // the weight, the bias
-  // The output is laid out as before, what comes between is channels last.
+  // The output is laid out as before, what comes in front of it is channels last.
   const Graph& rest = split.rest;
   EXPECT_TRUE(rest.meta(rest.node(NodeId(1)).result()).is_channels_last());
   EXPECT_TRUE(rest.meta(rest.outputs()[0]).is_contiguous());
