@@ -30,6 +30,10 @@ Result<std::array<ValueId, 4>, BuildError> _embedding_bag_forward_only(Builder& 
   const Operand operands[] = {operand_of(weight), operand_of(indices), operand_of(offsets), operand_of(scale_grad_by_freq), operand_of(mode), operand_of(sparse), operand_of(per_sample_weights), operand_of(include_last_offset), operand_of(padding_idx)};
   return builder.some<4>(k__embedding_bag_forward_only, operands);
 }
+Result<ValueId, BuildError> _fft_c2c(Builder& builder, const TensorArg& self, const Ints& dim, int64_t normalization, bool forward) {
+  const Operand operands[] = {operand_of(self), operand_of(dim), operand_of(normalization), operand_of(forward)};
+  return builder.one(k__fft_c2c, operands);
+}
 Result<ValueId, BuildError> _fft_c2r(Builder& builder, const TensorArg& self, const Ints& dim, int64_t normalization, int64_t last_dim_size) {
   const Operand operands[] = {operand_of(self), operand_of(dim), operand_of(normalization), operand_of(last_dim_size)};
   return builder.one(k__fft_c2r, operands);
@@ -1006,6 +1010,10 @@ Result<ValueId, BuildError> index_fill(Builder& builder, const TensorArg& self, 
   const Operand operands[] = {operand_of(self), operand_of(dim), operand_of(index), operand_of(value)};
   return builder.one(k_index_fill_int_Scalar, operands);
 }
+Result<ValueId, BuildError> index_fill_int_tensor(Builder& builder, const TensorArg& self, int64_t dim, const TensorArg& index, const TensorArg& value) {
+  const Operand operands[] = {operand_of(self), operand_of(dim), operand_of(index), operand_of(value)};
+  return builder.one(k_index_fill_int_Tensor, operands);
+}
 Result<ValueId, BuildError> index_fill_(Builder& builder, const TensorArg& self, int64_t dim, const TensorArg& index, const Scalar& value) {
   const Operand operands[] = {operand_of(self), operand_of(dim), operand_of(index), operand_of(value)};
   return builder.one(k_index_fill__int_Scalar, operands);
@@ -1637,6 +1645,10 @@ Result<ValueId, BuildError> remainder_(Builder& builder, const TensorArg& self, 
 Result<ValueId, BuildError> repeat(Builder& builder, const TensorArg& self, const Ints& repeats) {
   const Operand operands[] = {operand_of(self), operand_of(repeats)};
   return builder.one(k_repeat, operands);
+}
+Result<ValueId, BuildError> replication_pad2d(Builder& builder, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(self), operand_of(padding)};
+  return builder.one(k_replication_pad2d, operands);
 }
 Result<ValueId, BuildError> replication_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
   const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};

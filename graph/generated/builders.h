@@ -20,6 +20,8 @@ Result<ValueId, BuildError> _conj_physical(Builder& builder, const TensorArg& se
 Result<std::array<ValueId, 4>, BuildError> _embedding_bag(Builder& builder, const TensorArg& weight, const TensorArg& indices, const TensorArg& offsets, bool scale_grad_by_freq = false, int64_t mode = 0, bool sparse = false, const std::optional<TensorArg>& per_sample_weights = std::nullopt, bool include_last_offset = false, int64_t padding_idx = -1);
 // aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)
 Result<std::array<ValueId, 4>, BuildError> _embedding_bag_forward_only(Builder& builder, const TensorArg& weight, const TensorArg& indices, const TensorArg& offsets, bool scale_grad_by_freq = false, int64_t mode = 0, bool sparse = false, const std::optional<TensorArg>& per_sample_weights = std::nullopt, bool include_last_offset = false, int64_t padding_idx = -1);
+// aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor
+Result<ValueId, BuildError> _fft_c2c(Builder& builder, const TensorArg& self, const Ints& dim, int64_t normalization, bool forward);
 // aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor
 Result<ValueId, BuildError> _fft_c2r(Builder& builder, const TensorArg& self, const Ints& dim, int64_t normalization, int64_t last_dim_size);
 // aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor
@@ -508,6 +510,8 @@ Result<ValueId, BuildError> index_copy(Builder& builder, const TensorArg& self, 
 Result<ValueId, BuildError> index_copy_(Builder& builder, const TensorArg& self, int64_t dim, const TensorArg& index, const TensorArg& source);
 // aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
 Result<ValueId, BuildError> index_fill(Builder& builder, const TensorArg& self, int64_t dim, const TensorArg& index, const Scalar& value);
+// aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor
+Result<ValueId, BuildError> index_fill_int_tensor(Builder& builder, const TensorArg& self, int64_t dim, const TensorArg& index, const TensorArg& value);
 // aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
 Result<ValueId, BuildError> index_fill_(Builder& builder, const TensorArg& self, int64_t dim, const TensorArg& index, const Scalar& value);
 // aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
@@ -824,6 +828,8 @@ Result<ValueId, BuildError> remainder_scalar_(Builder& builder, const TensorArg&
 Result<ValueId, BuildError> remainder_(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::repeat(Tensor self, SymInt[] repeats) -> Tensor
 Result<ValueId, BuildError> repeat(Builder& builder, const TensorArg& self, const Ints& repeats);
+// aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor
+Result<ValueId, BuildError> replication_pad2d(Builder& builder, const TensorArg& self, const Ints& padding);
 // aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
 Result<ValueId, BuildError> replication_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
 // aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor

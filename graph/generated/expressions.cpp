@@ -1666,6 +1666,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // _conj_physical
     {nullptr, nullptr},  // _embedding_bag
     {nullptr, nullptr},  // _embedding_bag_forward_only
+    {nullptr, nullptr},  // _fft_c2c
     {nullptr, nullptr},  // _fft_c2r
     {nullptr, nullptr},  // _fft_r2c
     {nullptr, nullptr},  // _index_put_impl_
@@ -1910,6 +1911,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // index_copy
     {nullptr, nullptr},  // index_copy_
     {nullptr, nullptr},  // index_fill.int_Scalar
+    {nullptr, nullptr},  // index_fill.int_Tensor
     {nullptr, nullptr},  // index_fill_.int_Scalar
     {nullptr, nullptr},  // index_put
     {nullptr, nullptr},  // index_put_
@@ -2068,6 +2070,7 @@ constexpr Row kRows[] = {
     {&k_remainder_Scalar, nullptr},  // remainder_.Scalar
     {&k_remainder_Tensor, nullptr},  // remainder_.Tensor
     {nullptr, nullptr},  // repeat
+    {nullptr, nullptr},  // replication_pad2d
     {nullptr, nullptr},  // replication_pad2d_backward
     {nullptr, nullptr},  // roll
     {&k_round, nullptr},  // round

@@ -27,6 +27,9 @@ const OpRow kOpRows[] = {
     {"aten::_embedding_bag_forward_only",
      "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
      kOpCpuRule | kOpMayRaise | kOpNative, [](InferContext& c) { return infer::embedding_bag_forward_only(c); }},
+    {"aten::_fft_c2c",
+     "aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor",
+     kOpCpuRule | kOpNative, [](InferContext& c) { return infer::fft_c2c(c); }},
     {"aten::_fft_c2r",
      "aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor",
      kOpCpuRule | kOpNative, [](InferContext& c) { return infer::fft_c2r(c); }},
@@ -263,7 +266,7 @@ const OpRow kOpRows[] = {
      kOpNative | kOpRandom, [](InferContext& c) { return infer::returns_self(c); }},
     {"aten::binary_cross_entropy_backward",
      "aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
-     kOpNative, [](InferContext& c) { return infer::binary_cross_entropy_backward(c); }},
+     kOpCpuRule | kOpNative, [](InferContext& c) { return infer::binary_cross_entropy_backward(c); }},
     {"aten::bitwise_and.Scalar",
      "aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
      kOpNative | kOpPointwise, [](InferContext& c) { return infer::pointwise(c, infer::PointwiseRule{.promote_args = {0, 1, -1, -1, -1, -1}, .iterate_args = {0, 1, -1, -1, -1, -1}}); }},
@@ -383,7 +386,7 @@ const OpRow kOpRows[] = {
      kOpCpuRule | kOpNative, [](InferContext& c) { return infer::col2im(c); }},
     {"aten::complex",
      "aten::complex(Tensor real, Tensor imag) -> Tensor",
-     0, nullptr},
+     kOpNative, [](InferContext& c) { return infer::complex_of_parts(c); }},
     {"aten::constant_pad_nd",
      "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
      kOpNative, [](InferContext& c) { return infer::constant_pad_nd(c); }},
@@ -759,6 +762,9 @@ const OpRow kOpRows[] = {
     {"aten::index_fill.int_Scalar",
      "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      kOpMayRaise | kOpNative, [](InferContext& c) { return infer::same_preserved(c); }},
+    {"aten::index_fill.int_Tensor",
+     "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+     kOpMayRaise | kOpNative, [](InferContext& c) { return infer::same_preserved(c); }},
     {"aten::index_fill_.int_Scalar",
      "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
      kOpMayRaise | kOpNative, [](InferContext& c) { return infer::returns_self(c); }},
@@ -1058,7 +1064,7 @@ const OpRow kOpRows[] = {
      kOpNative | kOpRandom, [](InferContext& c) { return infer::native_dropout(c); }},
     {"aten::native_dropout_backward",
      "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-     kOpNative, [](InferContext& c) { return infer::native_dropout_backward(c); }},
+     kOpCpuRule | kOpNative, [](InferContext& c) { return infer::native_dropout_backward(c); }},
     {"aten::native_group_norm",
      "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
      kOpCpuRule | kOpNative, [](InferContext& c) { return infer::native_group_norm(c); }},
@@ -1142,7 +1148,7 @@ const OpRow kOpRows[] = {
      kOpNative, [](InferContext& c) { return infer::permute(c); }},
     {"aten::polar",
      "aten::polar(Tensor abs, Tensor angle) -> Tensor",
-     0, nullptr},
+     kOpNative, [](InferContext& c) { return infer::complex_of_parts(c); }},
     {"aten::pow.Scalar",
      "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
      kOpNative | kOpPointwise, [](InferContext& c) { return infer::pow_scalar_base(c); }},
@@ -1233,6 +1239,9 @@ const OpRow kOpRows[] = {
     {"aten::repeat",
      "aten::repeat(Tensor self, SymInt[] repeats) -> Tensor",
      kOpNative, [](InferContext& c) { return infer::repeat(c); }},
+    {"aten::replication_pad2d",
+     "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+     kOpCpuRule | kOpNative, [](InferContext& c) { return infer::replication_pad2d(c); }},
     {"aten::replication_pad2d_backward",
      "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
      kOpCpuRule | kOpNative, [](InferContext& c) { return infer::pool2d_backward(c); }},
@@ -1614,6 +1623,6 @@ const OpRow kOpRows[] = {
 };
 // clang-format on
 
-const uint32_t kOpRowCount = 535;
+const uint32_t kOpRowCount = 538;
 
 }  // namespace framejit::graph

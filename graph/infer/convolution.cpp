@@ -285,6 +285,20 @@ InferStatus upsample_bicubic2d_backward(InferContext& c) {
   return InferStatus::kOk;
 }
 
+// self, padding: left, right, top, bottom
+InferStatus replication_pad2d(InferContext& c) {
+  const TensorMeta& x = c.self();
+  auto pad = c.ints(1);
+  if ((x.dim() != 3 && x.dim() != 4) || pad.size() != 4 || x.numel() == 0) return c.unsure();
+  DimVector sizes = x.sizes;
+  int64_t &height = sizes[sizes.size() - 2], &width = sizes[sizes.size() - 1];
+  width += pad[0] + pad[1];
+  height += pad[2] + pad[3];
+  if (width < 1 || height < 1) return c.unsure();
+  c.add_fresh(sizes, x.dtype, x.device, x.suggest_memory_format());
+  return InferStatus::kOk;
+}
+
 // self, groups
 InferStatus channel_shuffle(InferContext& c) {
   const TensorMeta& x = c.self();

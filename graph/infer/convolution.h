@@ -18,6 +18,7 @@ InferStatus constant_pad_nd(InferContext& c);
 InferStatus upsample2d(InferContext& c);
 InferStatus upsample2d_backward(InferContext& c);
 InferStatus upsample_bicubic2d_backward(InferContext& c);
+InferStatus replication_pad2d(InferContext& c);
 InferStatus channel_shuffle(InferContext& c);
 InferStatus im2col(InferContext& c);
 InferStatus col2im(InferContext& c);

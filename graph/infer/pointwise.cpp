@@ -152,6 +152,19 @@ InferStatus angle(InferContext& c) {
   return pointwise(c, rule);
 }
 
+// Two parts, or length and angle.
+InferStatus complex_of_parts(InferContext& c) {
+  const TensorMeta* parts[] = {c.tensor(0), c.tensor(1)};
+  if (!parts[0] || !parts[1] || parts[0]->dtype != parts[1]->dtype) return c.unsure();
+  const DType type = parts[0]->dtype;
+  if (type != DType::kF16 && type != DType::kF32 && type != DType::kF64) return c.unsure();
+  auto out = elementwise_output(parts);
+  auto device = common_device(parts);
+  if (!out || !device) return c.unsure();
+  c.add_fresh(out->sizes, to_complex(type), *device).strides = std::move(out->strides);
+  return InferStatus::kOk;
+}
+
 // grad_output, mask, scale
 InferStatus native_dropout_backward(InferContext& c) {
   const TensorMeta &grad = c.self(0), &mask = c.self(1);

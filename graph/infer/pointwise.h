@@ -41,6 +41,7 @@ InferStatus subtract(InferContext& c);
 InferStatus subtract_inplace(InferContext& c);
 InferStatus pow_scalar_base(InferContext& c);
 InferStatus angle(InferContext& c);
+InferStatus complex_of_parts(InferContext& c);
 InferStatus native_dropout_backward(InferContext& c);
 InferStatus where(InferContext& c);
 InferStatus masked_fill(InferContext& c);

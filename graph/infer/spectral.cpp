@@ -54,6 +54,19 @@ bool is_known(InferContext& c, const TensorMeta& self) {
 
 }  // namespace
 
+// self, dim, normalization, forward
+InferStatus fft_c2c(InferContext& c) {
+  const TensorMeta& self = c.self();
+  DimVector dims = dims_of(c, self);
+  if (!is_known(c, self) || dims.empty() || (self.dtype != DType::kC64 && self.dtype != DType::kC128))
+    return c.unsure();
+  std::sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
+    return self.strides[static_cast<size_t>(a)] > self.strides[static_cast<size_t>(b)];
+  });
+  c.add_fresh(self.sizes, self.dtype, self.device).strides = transformed_strides(self, self.sizes, dims);
+  return InferStatus::kOk;
+}
+
 // self, dim, normalization, onesided
 InferStatus fft_r2c(InferContext& c) {
   const TensorMeta& self = c.self();

@@ -5,6 +5,7 @@
 
 namespace framejit::graph::infer {
 
+InferStatus fft_c2c(InferContext& c);
 InferStatus fft_r2c(InferContext& c);
 InferStatus fft_c2r(InferContext& c);
 

@@ -40,6 +40,7 @@ CASES = {
     "normal": (lambda x: torch.normal(x, x), (swapped(3, 4),)),
     "logsigmoid": (F.logsigmoid, (swapped(3, 4),)),
     "huber loss": (lambda x, y: F.huber_loss(x, y, reduction="none"), (swapped(3, 4), torch.rand(3, 4))),
+    "replication": (lambda x: F.pad(x, (1, 0, 0, 1), mode="replicate"), (last(2, 4, 3, 5),)),
     "channel shuffle": (lambda x: F.channel_shuffle(x, 2), (last(2, 4, 3, 5),)),
     "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), (swapped(2, 3, 4, 5),)),
     "batch norm, strided weight": (lambda x, w: F.batch_norm(x, None, None, w, w, training=True), (swapped(2, 3, 4), stepped(3))),
