@@ -170,7 +170,7 @@ class Emitter {
     LLVMBuildBr(builder_, done);
 
     LLVMPositionBuilderAtEnd(builder_, done);
-    const Values at_end = phis(pass);
+    Values at_end = phis(pass);
     add_incoming(at_end, at_rest, rest);
     add_incoming(at_end, in_tail, tail_end);
     return at_end;
