@@ -155,7 +155,8 @@ InferStatus angle(InferContext& c) {
 // Two parts, or length and angle.
 InferStatus complex_of_parts(InferContext& c) {
   const TensorMeta* parts[] = {c.tensor(0), c.tensor(1)};
-  if (!parts[0] || !parts[1] || parts[0]->dtype != parts[1]->dtype) return c.unsure();
+  if (!parts[0] || !parts[1]) return c.unsure();
+  if (parts[0]->dtype != parts[1]->dtype) return InferStatus::kError;
   const DType type = parts[0]->dtype;
   if (type != DType::kF16 && type != DType::kF32 && type != DType::kF64) return c.unsure();
   auto out = elementwise_output(parts);
