@@ -132,7 +132,7 @@ void FusedStep::run_kernel(char* const* buffers) const {
   const codegen::Loop& loop = group_.loop;
   if (loop.sizes.size() == 1 && !codegen::has_reductions(group_.kernel)) {
     at::parallel_for(0, loop.row(), kGrain, [&](int64_t begin, int64_t end) {
-      c10::SmallVector<char*, 16> from(buffers, buffers + row_strides_.size());
+      std::vector<char*> from(buffers, buffers + row_strides_.size());
       for (size_t b = 0; b < from.size(); ++b) from[b] += begin * row_strides_[b];
       const int64_t count = end - begin;
       kernel_(from.data(), &count, row_strides_.data());
