@@ -40,6 +40,7 @@ NodeId Graph::add_node(OpId op, std::span<const Operand> operands, std::span<con
   node.result_count = static_cast<uint32_t>(results.size());
   node.location = location;
   node.state = new_state_;
+  node.recompute = new_recompute_;
   if (!results.empty()) node.first_result = ValueId(values_.size());
   for (uint32_t i = 0; i < results.size(); ++i) {
     Value value;
@@ -62,6 +63,10 @@ ValueId Graph::add_constant(ConstId constant, const TensorMeta& meta, LocationId
 
 bool Graph::has_states() const {
   return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.erased && !n.state.empty(); });
+}
+
+bool Graph::has_recompute() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.erased && n.recompute != 0; });
 }
 
 SubgraphId Graph::add_subgraph(std::shared_ptr<const Graph> body) {
@@ -170,6 +175,7 @@ Graph Graph::clone() const {
   copy.subgraphs_ = subgraphs_;
   copy.erased_ = erased_;
   copy.new_state_ = new_state_;
+  copy.new_recompute_ = new_recompute_;
   return copy;
 }
 

@@ -50,6 +50,8 @@ struct Node {
   ValueId first_result;  // invalid when there are no results
   LocationId location;
   bool erased = false;
+  // Not 0: which call of a checkpointed function it is of. Its results are computed again in the backward, not kept.
+  uint32_t recompute = 0;
   NodeState state;
 
   std::span<const Operand> args() const { return {operands, operand_count}; }
@@ -80,6 +82,7 @@ class Graph {
                   LocationId location = {});
   // Of the nodes that are added from here on.
   void set_new_state(const NodeState& state) { new_state_ = state; }
+  void set_new_recompute(uint32_t recompute) { new_recompute_ = recompute; }
   // A tensor of the runtime's constant pool: a node `framejit.constant(const<3>)`.
   ValueId add_constant(ConstId constant, const TensorMeta& meta, LocationId location = {});
   void set_outputs(std::span<const ValueId> outputs) { outputs_.assign(outputs.begin(), outputs.end()); }
@@ -98,6 +101,7 @@ class Graph {
   const Value& value(ValueId id) const { return values_[id.index()]; }
   const TensorMeta& meta(ValueId id) const { return values_[id.index()].result.meta; }
   bool has_states() const;  // of any node
+  bool has_recompute() const;
   const Location& location(LocationId id) const { return locations_[id.index()]; }
   size_t location_count() const { return locations_.size(); }
   size_t subgraph_count() const { return subgraphs_.size(); }
@@ -133,6 +137,7 @@ class Graph {
   Arena arena_;
   size_t erased_ = 0;
   NodeState new_state_;
+  uint32_t new_recompute_ = 0;
 };
 
 // Calls f(ValueId) for each value that an operand names, elements of lists included, None elements not.

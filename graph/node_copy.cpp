@@ -40,6 +40,7 @@ void NodeCopy::add(const Node& node, std::span<const ResultMeta> results) {
   std::vector<std::vector<ValueId>> lists;
   const std::vector<Operand> operands = operands_of(node, lists);
   to_.set_new_state(node.state);
+  to_.set_new_recompute(node.recompute);
   const Node& made = to_.node(to_.add_node(node.op, operands, results, copy_location(node.location)));
   for (size_t i = 0; i < node.result_count; ++i) map(node.result(i), made.result(i));
 }

@@ -232,6 +232,7 @@ class Parser {
     }
     std::vector<Operand> operands = read_operands();
     std::vector<ResultMeta> results = read_results(numbers.size(), operands);
+    graph_.set_new_recompute(in_.accept(" recompute ") ? static_cast<uint32_t>(in_.integer()) : 0);
     NodeId node = graph_.add_node(intern_op(name), operands, results, read_location());
     for (size_t i = 0; i < numbers.size(); ++i) define(numbers[i], graph_.node(node).result(i));
   }

@@ -153,6 +153,7 @@ class Printer {
     text += ")";
     for (uint32_t i = 0; i < node.result_count; ++i)
       text += (i ? ", " : " : ") + result_text(node, graph_.value(node.result(i)).result);
+    if (node.recompute) text += fmt::format(" recompute {}", node.recompute);
     if (options_.locations && node.location.valid()) {
       const Location& where = graph_.location(node.location);
       text += fmt::format("  # {}:{}", where.file, where.line);

@@ -23,17 +23,23 @@ void Simulator::require_unobserved_operators() {
 
 namespace builtins {
 
+bool is_grad_enabled(Simulator& sim) {
+  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  const Ref mode = sim.check(PyObject_CallMethod(torch, "is_grad_enabled", nullptr));
+  return mode.get() == Py_True;
+}
+
+PyObject* rely_on_item(Simulator& sim, PyObject* dict, const char* name) {
+  PyObject* value = PyDict_GetItemString(dict, name);
+  sim.world().rely_on_item(dict, interned(name), value);
+  return value;
+}
+
 namespace {
 
 bool is_true(Simulator& sim, PyObject* tensor, const char* attribute) {
   const Ref value = sim.check(PyObject_GetAttrString(tensor, attribute));
   return value.get() == Py_True;
-}
-
-bool is_grad_enabled(Simulator& sim) {
-  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  const Ref mode = sim.check(PyObject_CallMethod(torch, "is_grad_enabled", nullptr));
-  return mode.get() == Py_True;
 }
 
 // Whether autograd makes a node for a call with these arguments.
@@ -42,13 +48,6 @@ bool is_differentiated(Simulator& sim, const CallArgs& args) {
     return sim.is_tensor(value.get()) && is_true(sim, value.get(), "requires_grad");
   };
   return is_grad_enabled(sim) && std::any_of(args.positional.begin(), args.positional.end(), requires_grad);
-}
-
-// What a constant dictionary has by that name now is what each call finds.
-PyObject* rely_on_item(Simulator& sim, PyObject* dict, const char* name) {
-  PyObject* value = PyDict_GetItemString(dict, name);
-  sim.world().rely_on_item(dict, interned(name), value);
-  return value;
 }
 
 // A class beside the program's, which C code takes for it: `forward` and `setup_context` run in the simulation, with
@@ -135,33 +134,6 @@ SymValue call_autograd_function_method(Simulator& sim, PyObject* callable, CallA
   require_function(sim, owner, callable, args);
   args.positional.erase(args.positional.begin());
   return apply_function(sim, owner, std::move(args));
-}
-
-// Without gradients nothing is recomputed: the function is called.
-SymValue call_checkpoint(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (is_grad_enabled(sim)) sim.stop(StopReason::kRecomputation);
-  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch.utils.checkpoint");
-  if (!module || args.positional.empty()) sim.stop(StopReason::kUnknownCall, qualified_name(callable));
-  PyObject* names = PyModule_GetDict(module);
-  bool known = false;
-  CallArgs passed;
-  for (auto& [name, value] : args.keywords) {
-    PyObject* given = sim.realise(value);
-    auto is = [&, keyword = name.get()](const char* text) { return !PyUnicode_CompareWithASCIIString(keyword, text); };
-    if (is("use_reentrant")) {
-      known = given == Py_False;
-    } else if (is("context_fn")) {
-      if (given != rely_on_item(sim, names, "noop_context_fn")) sim.stop(StopReason::kRecomputation);
-    } else if (is("debug") || is("determinism_check") || is("respect_saved_tensors_hooks")) {
-      sim.stop(StopReason::kRecomputation);
-    } else if (!is("preserve_rng_state") && !is("early_stop")) {
-      passed.keywords.emplace_back(name, value);
-    }
-  }
-  PyObject* debug = rely_on_item(sim, names, "_checkpoint_debug_enabled");
-  if (!known || (debug && debug != Py_None)) sim.stop(StopReason::kRecomputation);
-  passed.positional.assign(args.positional.begin() + 1, args.positional.end());
-  return sim.call(args.positional[0], std::move(passed));
 }
 
 // Of what requires gradients already, or does not, it asks nothing new. Tensors of a level of torch.func end with it.

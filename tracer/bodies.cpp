@@ -11,9 +11,18 @@ using bytecode::SimOp;
 
 void Simulator::refuse_in_body(const std::string& what) { stop(StopReason::kControlFlow, what); }
 
+void Simulator::leave_body() {
+  --body_depth_;
+  std::erase_if(made_in_body_, [this](const auto& made) { return made.second.second > body_depth_; });
+}
+
+SymValue Simulator::made_by(PyObject* callable, SymValue result) {
+  if (is_in_body() && reinterpret_cast<PyObject*>(Py_TYPE(result.get())) == callable) note_made_in_body(result.get());
+  return result;
+}
+
 void Simulator::require_no_iterator(const SymValue& value) {
-  // One that the body made itself is refused too: who made it is not known here.
-  if (PyIter_Check(value.get())) refuse_in_body("an iterator is advanced");
+  if (PyIter_Check(value.get()) && !is_made_in_body(value.get())) refuse_in_body("an iterator is advanced");
 }
 
 namespace {
@@ -53,6 +62,17 @@ constexpr std::array kPureHandlers = {
     &builtins::call_bool,
     &builtins::call_number,
     &builtins::call_tuple,
+    &builtins::call_list,
+    &builtins::call_sum,
+    &builtins::call_min,
+    &builtins::call_max,
+    &builtins::call_any,
+    &builtins::call_all,
+    &builtins::call_sorted,
+    &builtins::call_reversed,
+    &builtins::call_next,
+    &builtins::call_has_torch_function,
+    &builtins::call_is_mode_enabled,
     &builtins::call_callable,
     &builtins::call_question,
     &builtins::call_true,
@@ -61,9 +81,14 @@ constexpr std::array kPureHandlers = {
     &builtins::call_overload,
     &builtins::call_overload_packet,
     &builtins::call_is_inference,
+    &builtins::call_iter,
+    &builtins::call_checkpoint,
     &builtins::call_cond,
     &builtins::call_while_loop,
     &builtins::call_object_getattribute,
+    &builtins::call_object_new,
+    &builtins::call_object_init,
+    &builtins::call_type_call,
 };
 
 bool is_of_operator_module(PyObject* function) {
@@ -75,11 +100,38 @@ constexpr std::array<std::string_view, 9> kReadingMethods = {
     "get", "keys", "values", "items", "copy", "count", "index", "__getitem__", "__len__",
 };
 
+bool is_reading_method(std::string_view name) {
+  return std::find(kReadingMethods.begin(), kReadingMethods.end(), name) != kReadingMethods.end();
+}
+
+bool is_container_method(std::string_view path) {
+  for (std::string_view type : {"builtins.list.", "builtins.dict.", "builtins.set."})
+    if (path.substr(0, type.size()) == type) return true;
+  return false;
+}
+
+bool is_pure_container_method(const Simulator& sim, const CallableRow& row, PyObject* self) {
+  const std::string_view path = row.path;
+  if (!self || !is_container_method(path)) return false;
+  return sim.is_made_in_body(self) || is_reading_method(path.substr(path.rfind('.') + 1));
+}
+
 }  // namespace
+
+// Nothing that was there before can be what these leave on the stack.
+void Simulator::note_made_in_body(const SimFrame& frame, const Instruction& instr) {
+  const bool makes = instr.op == SimOp::kBuildList || instr.op == SimOp::kBuildMap || instr.op == SimOp::kBuildSet;
+  if (makes && !frame.stack.empty() && !frame.stack.back().null()) note_made_in_body(frame.stack.back().get());
+}
 
 void Simulator::require_pure(SimFrame& frame, const Instruction& instr) {
   const auto top = [&](size_t depth) { return frame.stack[frame.stack.size() - 1 - depth]; };
-  if (writes_a_name_or_object(instr.op)) refuse_in_body("a name, an attribute or an item is written");
+  auto sets_own_attr = [&] {
+    SymValue owner = top(0);
+    return instr.op == SimOp::kStoreAttr && is_made_in_body(realise(owner));
+  };
+  if (writes_a_name_or_object(instr.op) && !sets_own_attr())
+    refuse_in_body("a name, an attribute or an item is written");
   switch (instr.op) {
     case SimOp::kStoreDeref:
     case SimOp::kDeleteDeref:
@@ -87,7 +139,8 @@ void Simulator::require_pure(SimFrame& frame, const Instruction& instr) {
       break;
     case SimOp::kStoreSubscr:
     case SimOp::kStoreSlice:
-      if (SymValue container = top(instr.op == SimOp::kStoreSubscr ? 1 : 2); !is_tensor(realise(container)))
+      if (SymValue container = top(instr.op == SimOp::kStoreSubscr ? 1 : 2);
+          !is_tensor(realise(container)) && !is_made_in_body(container.get()))
         refuse_in_body("a name, an attribute or an item is written");
       break;
     case SimOp::kBinaryOp:
@@ -105,10 +158,12 @@ void Simulator::require_pure(SimFrame& frame, const Instruction& instr) {
   }
 }
 
-void Simulator::require_pure(const CallableRow& row, CallArgs& args) {
+void Simulator::require_pure(const CallableRow& row, PyObject* self, CallArgs& args) {
   const bool listed = std::find(kPureHandlers.begin(), kPureHandlers.end(), row.handler) != kPureHandlers.end();
   const bool pure = row.kind == CallableKind::kPure || row.kind == CallableKind::kRecord ||
-                    row.kind == CallableKind::kBreak || (row.kind == CallableKind::kHandler && listed);
+                    row.kind == CallableKind::kIterate || row.kind == CallableKind::kBreak ||
+                    (row.kind == CallableKind::kState && is_in_checkpoint()) ||
+                    (row.kind == CallableKind::kHandler && listed) || is_pure_container_method(*this, row, self);
   if (!pure) refuse_in_body(std::string(row.path) + " is called");
   for (SymValue& value : args.positional) {
     realise(value);
@@ -118,7 +173,7 @@ void Simulator::require_pure(const CallableRow& row, CallArgs& args) {
 
 // `key`: what the table has for it, or the descriptor of a method of `self`.
 void Simulator::require_pure_builtin(PyObject* key, PyObject* self, CallArgs& args) {
-  if (const CallableRow* row = find_callable(key)) return require_pure(*row, args);
+  if (const CallableRow* row = find_callable(key)) return require_pure(*row, self, args);
   if (self && is_tensor(self)) return;
   for (SymValue& value : args.positional) {
     realise(value);
@@ -136,8 +191,7 @@ void Simulator::require_pure_builtin(PyObject* key, PyObject* self, CallArgs& ar
   }
   const bool named = PyObject_TypeCheck(key, &PyMethodDescr_Type) || Py_TYPE(key) == &PyWrapperDescr_Type;
   const std::string_view name = named ? PyUnicode_AsUTF8(PyDescr_NAME(key)) : "";
-  const bool reads = std::find(kReadingMethods.begin(), kReadingMethods.end(), name) != kReadingMethods.end();
-  if (!is_immutable(self) && !(reads && !is_sim_generator(self)))
+  if (!is_immutable(self) && !(is_reading_method(name) && !is_sim_generator(self)))
     refuse_in_body("a method of a '" + std::string(Py_TYPE(self)->tp_name) + "' is called");
 }
 

@@ -366,7 +366,9 @@ SymValue call_object_new(Simulator& sim, PyObject* callable, CallArgs args) {
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
     sim.stop(StopReason::kUnsupportedValue, "an instance of an abstract class");
   sim.refuse_finalizer(type);
-  return sim.call_c(callable, only);
+  SymValue object = sim.call_c(callable, only);
+  if (sim.is_in_body()) sim.note_made_in_body(object.get());
+  return object;
 }
 
 SymValue call_type_call(Simulator& sim, PyObject*, CallArgs args) {

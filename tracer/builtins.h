@@ -13,6 +13,10 @@ namespace framejit::builtins {
 #undef BREAK
 #undef HANDLER
 
+bool is_grad_enabled(Simulator& sim);
+// What a constant dictionary has by that name now is what each call finds.
+PyObject* rely_on_item(Simulator& sim, PyObject* dict, const char* name);
+
 // Of a torch.autograd.Function that makes a node of autograd's graph. `apply`: of a class that the simulation runs for.
 SymValue call_differentiated(Simulator& sim, PyObject* owner, PyObject* apply, CallArgs args);
 

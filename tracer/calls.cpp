@@ -339,12 +339,12 @@ SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
 }
 
 SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArgs args) {
-  if (is_in_body()) require_pure(row, args);
+  if (is_in_body()) require_pure(row, args.positional.empty() ? nullptr : realise(args.positional[0]), args);
   switch (row.kind) {
     case CallableKind::kBreak:
       stop(row.reason, row.path);
     case CallableKind::kHandler:
-      return row.handler(*this, callable, std::move(args));
+      return made_by(callable, row.handler(*this, callable, std::move(args)));
     case CallableKind::kState: {
       std::vector<PyObject*> values;
       for (SymValue& value : args.positional) values.push_back(realise(value));
@@ -374,7 +374,7 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       break;
   }
   const bool is_c = !PyFunction_Check(callable) && std::string_view(row.path).substr(0, 6) != "torch.";
-  return is_c ? call_c(callable, args) : call_real(callable, args);
+  return made_by(callable, is_c ? call_c(callable, args) : call_real(callable, args));
 }
 
 // What C code will call back runs in the simulation.

@@ -181,7 +181,9 @@ SymValue Simulator::follow_function(PyObject* function, CallArgs args, bool plai
   std::unique_ptr<SimFrame> frame = make_frame(function, std::move(args));
   if (code->co_flags & CO_GENERATOR) {
     frame->generator = true;
-    return SymValue(make_sim_generator(*this, std::move(frame)));
+    SymValue generator(make_sim_generator(*this, std::move(frame)));
+    if (is_in_body()) note_made_in_body(generator.get());
+    return generator;
   }
   frame->plain = plain;
   return run_frame(*frame);

@@ -211,6 +211,7 @@ bool Simulator::contains(SymValue container, SymValue item) {
 
 SymValue Simulator::native_iter(PyObject* items) {
   SymValue iterator(check(PyObject_GetIter(items)));
+  if (is_in_body() && iterator.get() != items) note_made_in_body(iterator.get());
   // Others can always be rebuilt; a generator is closed when nothing else holds it.
   const bool is_view = PyDictViewSet_Check(items) || PyDictValues_Check(items);
   if (is_view || PyDict_Check(items) || PyAnySet_Check(items) || snapshot(items)) note_native_origin(iterator.get());

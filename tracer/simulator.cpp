@@ -131,6 +131,7 @@ void Simulator::step(SimFrame& frame) {
   frame.next = InstrIndex(frame.pc.value + 1);
   if (is_in_body()) require_pure(frame, instr);
   op_handler(instr.op)(*this, frame, instr);
+  if (is_in_body()) note_made_in_body(frame, instr);
 }
 
 void Simulator::note_line(const SimFrame& frame) {

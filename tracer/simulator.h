@@ -148,15 +148,35 @@ class Simulator {
   auto in_body(Run&& run) {
     ++body_depth_;
     struct Leave {
-      int& depth;
-      ~Leave() { --depth; }
-    } leave{body_depth_};
+      Simulator& sim;
+      ~Leave() { sim.leave_body(); }
+    } leave{*this};
     return run();
   }
   bool is_in_body() const { return body_depth_ > 0; }
+  // Of a checkpointed function, which the interpreter would call again in the backward.
+  template <class Run>
+  auto in_checkpoint(Run&& run) {
+    struct Leave {
+      bool& inside;
+      ~Leave() { inside = false; }
+    } leave{in_checkpoint_ = true};
+    return in_body(std::forward<Run>(run));
+  }
+  bool is_in_checkpoint() const { return in_checkpoint_; }
+  // It is new, and nothing outside of this body can have it: it may be changed here.
+  void note_made_in_body(PyObject* obj) { made_in_body_.try_emplace(obj, Ref::borrow(obj), body_depth_); }
+  void note_made_in_body(const SimFrame& frame, const Instruction& instr);
+  // `result` of a call; of a call of its type (list, zip) it is new.
+  SymValue made_by(PyObject* callable, SymValue result);
+  bool is_made_in_body(PyObject* obj) const {
+    const auto found = made_in_body_.find(obj);
+    return found != made_in_body_.end() && found->second.second == body_depth_;
+  }
+  void leave_body();
   // Each stops in a body where what is about to run could have effects.
   void require_pure(SimFrame& frame, const Instruction& instr);
-  void require_pure(const CallableRow& row, CallArgs& args);
+  void require_pure(const CallableRow& row, PyObject* self, CallArgs& args);
   void require_pure_builtin(PyObject* key, PyObject* self, CallArgs& args);
   void require_no_iterator(const SymValue& value);
   [[noreturn]] void refuse_in_body(const std::string& what);
@@ -369,6 +389,8 @@ class Simulator {
   World world_;
   std::vector<SimFrame*> frames_;
   int body_depth_ = 0;
+  bool in_checkpoint_ = false;
+  std::unordered_map<PyObject*, std::pair<Ref, int>> made_in_body_;
   std::vector<FrozenRead>* frozen_reads_ = nullptr;
   std::unordered_set<PyObject*> sealed_contexts_;
   uint64_t count_ = 0;

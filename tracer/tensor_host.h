@@ -94,6 +94,11 @@ class TensorHost {
   virtual std::vector<Ref> record_cond(PyObject* predicate, std::string* why_not) = 0;
   virtual std::vector<Ref> record_while_loop(const std::vector<PyObject*>& carried, std::string* why_not) = 0;
 
+  // What is recorded between the two is computed again in the backward. `first`: what the first gave. The second is
+  // false with a reason if it may not run twice; `same_random`: random numbers are to be those of the forward.
+  virtual size_t begin_recomputed() { return 0; }
+  virtual bool end_recomputed(size_t /*first*/, bool /*same_random*/, std::string*) { return false; }
+
   // Calls of a torch.autograd.Function. What is recorded between the first two is its forward, which may be left
   // without a call: it raised. end_function() is false with a reason if the graph cannot hold the call.
   virtual void begin_function() {}

@@ -23,7 +23,25 @@ bool is_repeatable_node(const Graph& graph, const Node& node, IsCheap is_cheap) 
     return false;
   for (size_t i = 0; i < node.result_count; ++i)
     if (graph.value(node.result(i)).result.kind != ResultKind::kTensor) return false;
-  return info.has(kOpView) || is_cheap(graph, node);
+  return info.has(kOpView) || node.recompute != 0 || is_cheap(graph, node);
+}
+
+// By node: whether a checkpointed function gave a result of it to what is outside of the call. That is kept, or the
+// backward would compute one call after the other from the inputs of the first, and hold all of them at once.
+std::vector<bool> given_by_checkpoints(const Graph& graph) {
+  std::vector<bool> given(graph.node_count());
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const Node& node = graph.node(NodeId(n));
+    if (node.erased) continue;
+    for (const Operand& operand : node.args())
+      for_each_value(operand, [&](ValueId id) {
+        const NodeId origin = graph.value(id).definition;
+        if (!origin.valid()) return;
+        const uint32_t call = graph.node(origin).recompute;
+        if (call != 0 && call != node.recompute) given[origin.index()] = true;
+      });
+  }
+  return given;
 }
 
 class Cut {
@@ -199,9 +217,10 @@ Rematerialization::Rematerialization(const Graph& forward, IsCheap is_cheap)
     written_values(forward, forward.node(NodeId(n)), written);
     for (ValueId id : written) written_[aliases_.of(id)] = true;
   }
+  const std::vector<bool> given = given_by_checkpoints(forward);
   for (size_t n = 0; n < repeatable_.size(); ++n) {
     const Node& node = forward.node(NodeId(n));
-    repeatable_[n] = reads_what_stays(node) && is_repeatable_node(forward, node, is_cheap);
+    repeatable_[n] = !given[n] && reads_what_stays(node) && is_repeatable_node(forward, node, is_cheap);
   }
 }
 

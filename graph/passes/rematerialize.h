@@ -12,7 +12,7 @@
 
 namespace framejit::graph {
 
-// Whether the node's results are computed again rather than kept.
+// Whether the node's results are computed again rather than kept. Those of nodes marked `recompute` are anyway.
 using IsCheap = bool (*)(const Graph& graph, const Node& node);
 
 struct Rematerialized {

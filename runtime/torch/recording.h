@@ -65,6 +65,8 @@ struct Recording {
   std::optional<graph::Graph> joint;
   // After record_backward failed: the node of the forward whose gradient could not be recorded, if that is known.
   graph::NodeId unrecordable;
+  uint32_t recomputed = 0;  // calls of checkpointed functions
+  graph::NodeId first_recomputed;
 
   bool training() const { return !roots.empty(); }
 };

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/once.h"
+#include "graph/recompute.h"
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/device_context.h"
@@ -31,6 +32,7 @@ struct ThreadSessions {
   // As they were when the recording began: the recording runs without modes.
   std::vector<Ref> device_contexts;
   uint64_t global_state = 0;
+  uint64_t state_before_recomputed = 0;
   // Those that the trace has entered, each with the state before it.
   std::deque<std::pair<uint64_t, c10::InferenceMode>> inference_modes;
 };
@@ -190,6 +192,25 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return wrapped([&] { return recording.bodies.while_loop(recording.recorder, unpacked(carried), why_not); });
   }
 
+  size_t begin_recomputed() override {
+    Recording& recording = *sessions().recording;
+    graph::Graph& graph = recording.recorder.graph();
+    if (++recording.recomputed == 1) recording.first_recomputed = graph::NodeId(graph.node_count());
+    graph.set_new_recompute(recording.recomputed);
+    sessions().state_before_recomputed = torchlib::global_state();
+    return graph.node_count();
+  }
+
+  bool end_recomputed(size_t first, bool same_random, std::string* why_not) override {
+    graph::Graph& graph = sessions().recording->recorder.graph();
+    graph.set_new_recompute(0);
+    if (torchlib::global_state() != sessions().state_before_recomputed)
+      return *why_not = "it leaves grad mode or other state changed", false;
+    const auto why = graph::why_not_recompute(graph, graph::NodeId(first), same_random);
+    if (why) *why_not = *why;
+    return !why;
+  }
+
   void begin_function() override {
     Recording& recording = *sessions().recording;
     recording.functions.begin(recording.recorder);
@@ -230,6 +251,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     if (!ran) {
       take_error(why_not);
       *refused = session.recording->unrecordable;
+      // Eager may be able to, with tensors that are saved in the second run alone.
+      if (!refused->valid()) *refused = session.recording->first_recomputed;
     } else if (!finished) {
       *refused = session.recording->functions.first_node();
     }
@@ -251,8 +274,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
         const Recorder& recorder = session.finished->recorder;
         const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
                               capture.graph.has_states();
-        if (kernels && session.training && !capture.graph.has_states()) {
-          session.training->use_kernels();
+        if (session.training) {
+          session.training->choose_saved(kernels && !capture.graph.has_states());
           set_outputs(capture.graph, *session.finished, session.training.get());
         }
         const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;

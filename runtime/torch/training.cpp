@@ -76,13 +76,16 @@ bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
   return !graph.meta(node.result()).device.is_cpu() || why_no_kernels().empty();
 }
 
+bool is_dear(const graph::Graph&, const graph::Node&) { return false; }
+
 }  // namespace
 
 int64_t TrainingProgram::set_small(int64_t bytes) { return small_bytes.exchange(bytes); }
 
-void TrainingProgram::use_kernels() {
-  if (uses_kernels()) return;
-  again_.emplace(*recording_->joint, is_cheap);
+void TrainingProgram::choose_saved(bool kernels) {
+  if (again_ || !(kernels || recording_->joint->has_recompute())) return;
+  kernels_ = kernels;
+  again_.emplace(*recording_->joint, kernels ? &is_cheap : &is_dear);
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;
   for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
@@ -110,7 +113,7 @@ const BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents)
   auto plan = std::make_unique<BackwardPlan>();
   plan->graph = record_backward(*recording_, tangents);
   plan->tangents = std::move(tangents);
-  if (uses_kernels()) {
+  if (again_) {
     plan->complete = compute_again(*plan);
   } else {
     for (ValueId value : plan->graph.saved) {
@@ -132,7 +135,7 @@ const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gra
     c10::AutoGradMode grad_mode(true);
     found = const_cast<BackwardPlan*>(&add_plan(tangents_of(gradients)));
   }
-  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), uses_kernels());
+  if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), kernels_);
   return *found;
 }
 

@@ -35,9 +35,10 @@ class TrainingProgram {
   const graph::Graph& first_graph() const { return plans_.front()->graph.graph; }
   // Whether saved()[i] is an input that may change before the backward runs: a copy is saved.
   bool saves_copy(size_t i) const { return !copied_.empty() && copied_[i]; }
-  // Backwards run elementwise operators in kernels, and compute again what these do rather than that it is saved:
-  // saved() changes. Before the first run.
-  void use_kernels();
+  // What of the forward is computed again rather than saved, after which saved() has changed: what checkpointed
+  // functions did, and with `kernels`, in which backwards then run elementwise operators, what these do. Before the
+  // first run.
+  void choose_saved(bool kernels);
   // Saved tensors of at most so many bytes stay saved. Returns what it was; for tests.
   static int64_t set_small(int64_t bytes);
   // Records it if there is none yet. Thread-safe.
@@ -51,13 +52,13 @@ class TrainingProgram {
  private:
   const BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
   bool compute_again(BackwardPlan& plan) const;
-  bool uses_kernels() const { return again_.has_value(); }
   std::string why_not_recompute() const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<bool> copied_;                       // beside saved_, may be empty
-  std::optional<graph::Rematerialization> again_;  // where kernels are used: of the forward
+  std::optional<graph::Rematerialization> again_;  // of the forward, where some of it is computed again
+  bool kernels_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<BackwardPlan>> plans_;
   std::unique_ptr<Plan> recompute_plan_;

@@ -357,3 +357,52 @@ def test_as_eager_does():
         [sys.executable, "-c", AGAINST_EAGER], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert done.returncode == 0, done.stdout.decode()
+
+
+def iterates(x):
+    seen = []
+    for i, scale in enumerate(zip((1.0, 2.0), [3.0, 4.0])):
+        seen.append(x * scale[0] + i)
+    ways = iter(seen)
+    return sum(t.sin() for t in [next(ways), *ways])
+
+
+class Scaled:
+    def __init__(self, x):
+        self.x = x * 2
+
+    def __call__(self):
+        return self.x.cos()
+
+
+def makes_an_object(x):
+    return Scaled(x)().sin()
+
+
+LAYERS = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+
+
+@pytest.mark.parametrize("body", [iterates, makes_an_object, LAYERS], ids=["iterators", "object", "Sequential"])
+def test_what_a_body_makes_it_may_change(body):
+    check(
+        lambda x: torch.cond(x.sum() > 0, body, torch.neg, (x,)),
+        lambda x: body(x) if x.sum() > 0 else -x,
+        (torch.linspace(0.0, 1.0, 3),),
+        (torch.linspace(-1.0, 0.0, 3),),
+    )
+
+
+def fills(seen, x):
+    seen.append(x)
+    return x * len(seen)
+
+
+def test_what_another_body_made_it_may_not_change():
+    def outer(x):
+        seen = [x]
+        return torch.cond(x.max() > 10, lambda y: fills(seen, y), lambda y: y * len(seen), (x,))
+
+    static = framejit.to_static(lambda x: torch.cond(x.sum() > 0, outer, torch.neg, (x,)))
+    with torch.no_grad(), counting() as counted, pytest.raises(Exception):
+        static(torch.ones(3))  # eager refuses such a body too
+    assert counted.break_reasons.get("ControlFlow", 0) >= 1

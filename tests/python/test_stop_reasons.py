@@ -117,7 +117,7 @@ PROVOKE = {
     "UnsupportedAttribute": lambda x: x if (x * 2).grad_fn is None else x + 1,
     "UnsupportedValue": (lambda x, view: x + view[0], lambda: memoryview(b"ab")),
     "UnsupportedTensor": (lambda x, sparse: sparse.to_dense() + x, lambda: torch.ones(3).to_sparse()),
-    "Recomputation": lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False),
+    "Recomputation": lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False, determinism_check="none"),
     "ActiveMode": lambda x: x + 1,
     "UnknownTensor": lambda x: torch.frombuffer(BUFFER, dtype=torch.float32) + x,
     "ContainerTooLarge": (over, lambda: [0] * 5000),

@@ -1,6 +1,7 @@
 #include "graph/passes/rematerialize.h"
 
 #include "graph/passes/min_cut.h"
+#include "graph/recompute.h"
 #include "graph/verify.h"
 #include "tests/unit/graph/test_support.h"
 
@@ -70,6 +71,46 @@ TEST(RematerializeTest, KeepsWhatTheProgramSeesAndWhatIsSmall) {
             (std::vector<uint32_t>{4, 5}));
   EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(needed, others, 64 * 64 * 4)),
             (std::vector<uint32_t>{4, 5}));
+}
+
+bool is_never_cheap(const Graph&, const Node&) { return false; }
+
+constexpr std::string_view kTwoCheckpoints =
+    "graph @forward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
+    "  %2 = aten.mm(%0, %1) : tensor<64x64xf32, cpu> recompute 1\n"
+    "  %3 = aten.tanh(%2) : tensor<64x64xf32, cpu> recompute 1\n"
+    "  %4 = aten.mm(%3, %1) : tensor<64x64xf32, cpu> recompute 1\n"
+    "  %5 = aten.mm(%4, %1) : tensor<64x64xf32, cpu> recompute 2\n"
+    "  %6 = aten.exp(%5) : tensor<64x64xf32, cpu> recompute 2\n"
+    "  %7 = aten.mm(%6, %1) : tensor<64x64xf32, cpu>\n"
+    "  return %7\n"
+    "}\n";
+
+// Not {0, 1, 6}: %5 could be computed from the inputs only through the first call.
+TEST(RematerializeTest, KeepsOfCheckpointsWhatTheyGiveToEachOther) {
+  Graph forward = parsed(kTwoCheckpoints);
+  EXPECT_TRUE(forward.has_recompute());
+  EXPECT_EQ(to_text(forward), kTwoCheckpoints);
+  const ValueId needed[] = {numbered(3), numbered(5), numbered(6), numbered(0), numbered(1)}, seen[] = {numbered(7)};
+  EXPECT_EQ(numbers(Rematerialization(forward, is_never_cheap).values_to_keep(needed, seen, 0)),
+            (std::vector<uint32_t>{0, 1, 5, 6}));
+}
+
+TEST(RecomputeTest, RefusesWhatMayNotHappenTwice) {
+  const auto why_not = [](std::string_view node, bool same_random = true) {
+    Graph graph = parsed("graph @g (%0: tensor<4xf32, cpu>) {\n  %1 = aten.sin(%0) : tensor<4xf32, cpu>\n" +
+                         std::string(node) + "\n  return %2\n}\n");
+    return why_not_recompute(graph, NodeId(1), same_random).value_or("");
+  };
+  EXPECT_EQ(why_not("  %2 = aten.cos(%1) : tensor<4xf32, cpu>"), "");
+  EXPECT_EQ(why_not("  %2 = aten.add_.Tensor(%1, %0, 1) : tensor<4xf32, cpu> same %1"),
+            "aten::add_.Tensor writes a tensor from outside");
+  EXPECT_EQ(why_not("  %3 = aten.cos(%1) : tensor<4xf32, cpu>\n"
+                    "  %2 = aten.add_.Tensor(%3, %0, 1) : tensor<4xf32, cpu> same %3"),
+            "");
+  const std::string_view random = "  %2 = aten.rand_like(%1, none, none, none, none, none) : tensor<4xf32, cpu>";
+  EXPECT_EQ(why_not(random), "");
+  EXPECT_EQ(why_not(random, false), "aten::rand_like draws other random numbers the second time");
 }
 
 TEST(RematerializeTest, KeepsWhatIsMadeOfSomethingWrittenLater) {
