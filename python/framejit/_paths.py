@@ -1,5 +1,6 @@
 """Where the standard library, torch and framejit lie, as beginnings of file names."""
 
+import importlib.util
 import os
 import site
 import sys
@@ -10,6 +11,8 @@ from framejit import _C
 STANDARD_NAMES = ("<frozen", "<string>", "<__array_function__")
 # Of torch: function transforms, optimisers, and the marks of torch.compile that lead to them.
 WHOLE = ("_functorch/", "optim/", "_dynamo/", "_compile.py")
+# What torch itself reckons and compiles with: no tensors of a program are in there.
+COMPILERS = ("sympy", "mpmath", "networkx", "jinja2", "triton")
 PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -20,7 +23,8 @@ def skipped_prefixes():
 
     Returns:
         tuple: two lists, of the standard library and of torch and framejit. A capture does not end inside the first, to
-        which parts of torch belong, see WHOLE: a call of those is captured to its end, or runs eagerly as a whole.
+        which parts of torch belong, see WHOLE, and what it compiles with: a call of those is captured to its
+        end, or runs eagerly as a whole.
     """
     import torch
 
@@ -30,6 +34,8 @@ def skipped_prefixes():
     for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
         standard += _inside(folder, keep=PACKAGES)
     standard += [os.path.join(os.path.dirname(torch.__file__), *part.split("/")) for part in WHOLE]
+    specs = [importlib.util.find_spec(name) for name in COMPILERS]
+    standard += [folder + os.sep for spec in specs if spec for folder in spec.submodule_search_locations or ()]
     return standard, [os.path.dirname(module.__file__) + os.sep for module in (torch, _C)]
 
 

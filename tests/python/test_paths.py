@@ -8,6 +8,7 @@ import torch
 
 import framejit
 from framejit import _paths
+from support import counts
 
 
 def is_installed(filename):
@@ -17,6 +18,21 @@ def is_installed(filename):
 @pytest.mark.parametrize("module", [os, torch, framejit, pytest])
 def test_libraries_are_not_the_users(module):
     assert is_installed(module.__file__)
+
+
+def test_what_torch_compiles_with_is_left_alone():
+    """Eager torch.cond goes through Dynamo: thousands of frames of these packages, none with a tensor of the program."""
+    sympy = pytest.importorskip("sympy")
+
+    def f(x, text):
+        y = x + 1
+        framejit.graph_break()
+        return y * int(sympy.sympify(text))
+
+    f(torch.ones(3), "x + 6 - x")  # imports modules, through pytest's own importer
+    with counts.counting() as counted:
+        assert torch.equal(framejit.to_static(f)(torch.ones(3), "2 * (3 + x) - 2 * x"), torch.full((3,), 12.0))
+    assert counted.captures <= 3, counted.break_reasons
 
 
 def test_this_file_is_the_users():
