@@ -84,6 +84,8 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   RecipeId id;
   if (const Outside* outside = world_.find(obj))
     id = source(outside->source);
+  else if (const graph::SourceId text = world_.text_source(obj); text.valid())
+    id = source(text);
   else if (sim_.is_tensor(obj))
     return describe_tensor(obj);
   else if (PyFunction_Check(obj) && sim_.made_functions().count(obj))

@@ -183,12 +183,19 @@ void World::guard_same(SourceId a, SourceId b, bool same) {
   capture_.guards.add({same ? GuardKind::kSameObject : GuardKind::kNotSameObject, a, {}, b, 0});
 }
 
+// A text or bytes object of the program's own: neither interned nor one of those that the interpreter keeps.
+static bool has_identity(PyObject* obj) {
+  if (PyUnicode_CheckExact(obj)) return PyUnicode_GET_LENGTH(obj) > 1 && !PyUnicode_CHECK_INTERNED(obj);
+  return PyBytes_CheckExact(obj) && PyBytes_GET_SIZE(obj) > 1;
+}
+
 PyObject* World::realise(SymValue& value) {
   if (value.lazy.valid()) {
     SourceId source = std::exchange(value.lazy, SourceId());
     PyObject* obj = value.get();
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
     guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
+    if (has_identity(obj)) texts_.emplace(obj, source);
   }
   if (is_unread(value.get())) read_list(value.get());
   return value.get();

@@ -1,0 +1,115 @@
+"""What a program can see of its captures, in a process where every frame is captured.
+
+Each program runs in an interpreter of its own, since the capture is for good. What asserts is in functions that name
+sys.getrefcount or the like, or in a module's body: those run eagerly or from regenerated code, as the programs' do.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import framejit_bytecode
+
+PACKAGES = os.path.dirname(os.path.dirname(framejit_bytecode.__file__))
+START = """
+import gc, sys, weakref
+from framejit_bytecode import _core
+_core.capture_everything()
+"""
+
+
+def run_captured(tmp_path, program):
+    path = tmp_path / "program.py"
+    path.write_text(START + textwrap.dedent(program))
+    env = dict(os.environ, PYTHONPATH=PACKAGES, FRAMEJIT_STRICT="1", PYTHONDONTWRITEBYTECODE="1")
+    run = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(path)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, universal_newlines=True, timeout=120,
+    )
+    assert run.returncode == 0, run.stdout[-4000:]
+
+
+def test_capture_keeps_no_text_that_it_was_called_with(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def is_known(text): return text == "known text"
+        def length(data): return len(data + b"abc")
+        def last(parts): return parts[-1]
+
+        def added(call, argument, *parts):
+            before = [sys.getrefcount(part) for part in parts]
+            for _ in range(3): call(argument)
+            after = [sys.getrefcount(part) for part in parts]
+            return [now - count for now, count in zip(after, before)]
+
+        text, data = "".join(["some ", "text"]), bytes([1, 2, 3])
+        assert added(is_known, text, text) == [0]
+        assert added(length, data, data) == [0]
+        assert added(last, (text, data, 1), text, data) == [0, 0]
+        assert not is_known(text) and is_known("".join(["known ", "text"])) and length(data) == 6
+        """,
+    )
+
+
+def test_text_that_was_looked_at_goes_on_as_the_same_object(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def checked(text): return text if text.startswith("some") else None
+        def kept(texts, text):
+            if text != "other text": texts.append(text)
+
+        a, b = "".join(["some ", "text"]), "".join(["some ", "text"])
+        assert checked(a) is a and checked(b) is b and checked(a) is a
+        texts = []
+        for text in (a, b): kept(texts, text)
+        assert a is not b and texts[0] is a and texts[1] is b
+        """,
+    )
+
+
+def test_key_that_was_looked_for_dies_with_the_program(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def add(table, key):
+            if key not in table: table[key] = len(table)
+            return key in table
+
+        def made():
+            class Key: pass
+            assert add({}, Key) and add({Key: 1, "other": 2}, Key)
+            return weakref.ref(Key)
+
+        for _ in range(3):
+            key = made()
+            gc.collect()
+            assert key() is None
+        """,
+    )
+
+
+def test_keys_of_a_dictionary_that_was_read_die_with_the_program(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def total(table): return sum(table.values())
+        def names(kinds): return sorted(kind.__name__ for kind in kinds)
+
+        def made():
+            class Key: pass
+            class Other: pass
+            table = {Key: 1, "text": 2, Other: 3}
+            assert total(table) == total(table) == 6
+            assert total({Other: 1, "text": 2, Key: 4}) == 7
+            assert names({Key, Other}) == names(frozenset([Key, Other])) == ["Key", "Other"]
+            return weakref.ref(Key), weakref.ref(Other)
+
+        for _ in range(3):
+            keys = made()
+            gc.collect()
+            assert [key() for key in keys] == [None, None]
+        """,
+    )
