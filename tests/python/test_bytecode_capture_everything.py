@@ -113,3 +113,32 @@ def test_keys_of_a_dictionary_that_was_read_die_with_the_program(tmp_path):
             assert [key() for key in keys] == [None, None]
         """,
     )
+
+
+def test_frame_takes_one_level_of_recursion(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def deepest(call, *args):
+            try: call(*args)
+            except RecursionError as error: return levels(error.__traceback__)
+
+        def levels(entry):
+            count = 0
+            while entry: count, entry = count + 1, entry.tb_next
+            return count
+
+        def plain(): plain()
+        def within(n): return [n] + within(n + 1)
+        def handled(n):
+            try: return handled(n + 1)
+            finally: n += 1
+        def first(n): return second(n + 1)
+        def second(n): return first(n + 1)
+
+        limit = sys.getrecursionlimit()
+        for call, *args in [(plain,), (within, 0), (handled, 0), (first, 0)] * 2:
+            found = deepest(call, *args)
+            assert limit - 30 < found <= limit, (call, found)
+        """,
+    )
