@@ -124,7 +124,7 @@ RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
 }
 
 RecipeId RecipeBuilder::describe_function(PyObject* function) {
-  Ref annotations = Ref::steal(PyObject_GetAttrString(function, "__annotations__"));
+  PyObject* annotations = PyFunction_GetAnnotations(function);  // null: nobody has asked for them
   Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
   std::vector<PyObject*> parts{PyFunction_GET_CODE(function),
                                PyFunction_GET_GLOBALS(function),
@@ -132,11 +132,9 @@ RecipeId RecipeBuilder::describe_function(PyObject* function) {
                                PyFunction_GET_DEFAULTS(function),
                                PyFunction_GET_KW_DEFAULTS(function),
                                PyFunction_GET_CLOSURE(function),
-                               annotations.get()};
+                               annotations};
   // The globals dictionary is named by identity, never rebuilt.
   memo_[parts[1]] = constant(parts[1]);
-  if (annotations && PyDict_GET_SIZE(annotations.get()) == 0) parts[6] = nullptr;
-  sim_.keep(annotations);
   sim_.keep(qualname);
   RecipeId id = build(function, RecipeKind::kFunction, parts);
   add_function_attributes(function, id);

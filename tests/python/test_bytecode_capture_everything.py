@@ -142,3 +142,23 @@ def test_frame_takes_one_level_of_recursion(tmp_path):
             assert limit - 30 < found <= limit, (call, found)
         """,
     )
+
+
+def test_functions_that_share_their_annotations_go_on_sharing_them(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        import functools
+
+        def check(outer, inner):
+            assert outer.__annotations__ is inner.__annotations__, sys.getrefcount(outer)
+
+        def share():
+            def inner(): pass
+            @functools.wraps(inner)
+            def outer(): pass
+            check(outer, inner)
+
+        for _ in range(3): share()
+        """,
+    )
