@@ -114,8 +114,12 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
       PyErr_Restore(type, error, traceback);
       raise();
     }
-    if (!source.valid()) return from_real(std::move(value));
-    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+    const bool is_dict = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+    if (!source.valid()) {
+      if (is_dict) dict_owners_[keep(value)] = keep(Ref::borrow(obj));
+      return from_real(std::move(value));
+    }
+    if (is_dict) {
       SymValue dict = world_.wrap(value.get(), world_.sources().read(SourceKind::kInstanceDict, source));
       world_.move_writes(obj, dict.get());
       return dict;

@@ -236,6 +236,11 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
       return id;
     }
   }
+  if (PyObject* owner = sim_.owner_of_dict(obj)) {
+    PyObject* read = sim_.keep(
+        Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__getattribute__")));
+    return call(read, {describe_object(owner), constant(interned("__dict__"))});
+  }
   if (PyDict_Check(obj)) {
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) parts.insert(parts.end(), {key, value});

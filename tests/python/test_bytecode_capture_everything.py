@@ -162,3 +162,31 @@ def test_functions_that_share_their_annotations_go_on_sharing_them(tmp_path):
         for _ in range(3): share()
         """,
     )
+
+
+def test_dictionary_of_an_object_of_the_trace_stays_its_own(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class C: pass
+        class Key:
+            def __hash__(self): return 1
+
+        def made(key):
+            obj = C()
+            obj.first = 1
+            obj.__dict__[key()] = 2  # its __hash__ may end the capture, with the dictionary on the stack
+            names = vars(obj)
+            names["last"] = 3
+            return obj, names
+
+        def call(key):
+            sys.intern("ends the capture")
+            return made(key)
+
+        for key in [str, Key, object] * 2:
+            for make in made, call:
+                obj, names = make(key)
+                assert vars(obj) is names and obj.last == 3 and list(names.values()) == [1, 2, 3], (key, names)
+        """,
+    )
