@@ -153,6 +153,8 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   PyObject* dict = instance_dict(obj);
   SourceId source = world_.source_of(obj);
   PyObject* shadow = dict ? world_.representation(dict) : nullptr;
+  if (dict && !shadow && !world_.compares_keys_in_c(dict))
+    stop(StopReason::kUnsupportedAttribute, "an attribute beside a key with an __eq__ of its own");
   if (!written.found && dict) {
     PyObject* value = PyDict_GetItemWithError(shadow ? shadow : dict, name);
     if (value && (shadow || !source.valid())) return SymValue::borrow(value);

@@ -10,6 +10,7 @@
 #include "tracer/library_code.h"
 #include "tracer/set_table.h"
 #include "tracer/signals.h"
+#include "tracer/type_slots.h"
 
 namespace framejit {
 
@@ -175,6 +176,15 @@ void World::rely_on_mro(PyTypeObject* type) {
                                                        static_cast<Py_ssize_t>(classes.size() * sizeof(PyObject*))));
   FJ_CHECK(static_cast<bool>(addresses), "out of memory");
   guard(GuardKind::kMroIs, sources().constant(pool_.add(holder)), addresses.get());
+}
+
+bool World::compares_keys_in_c(PyObject* dict) {
+  if (compared_in_c_.count(dict)) return true;
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);)
+    if (!PyUnicode_CheckExact(key) && compares_in_python(Py_TYPE(key))) return false;
+  compared_in_c_.insert(dict);
+  return true;
 }
 
 void World::guard_same(SourceId a, SourceId b, bool same) {

@@ -101,6 +101,9 @@ class World {
   // Whether an argument, a local or the stack leads to it: each call may bring another.
   bool comes_with_the_frame(graph::SourceId source) const;
 
+  // Whether a name is looked up in the dictionary, one of the program's, without a key's own __eq__.
+  bool compares_keys_in_c(PyObject* dict);
+
   // Whether this is the shadow of a list of which nothing was read: it holds only what the trace has appended.
   bool is_unread(PyObject* obj) const { return !unread_.empty() && unread_.count(obj); }
 
@@ -136,6 +139,7 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
+  std::unordered_set<PyObject*> compared_in_c_;  // dictionaries
   AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;

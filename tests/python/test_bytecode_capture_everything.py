@@ -164,6 +164,32 @@ def test_functions_that_share_their_annotations_go_on_sharing_them(tmp_path):
     )
 
 
+def test_key_that_changes_the_class_while_it_is_compared(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class Key:
+            def __hash__(self): return hash("attribute")
+            def __eq__(self, other):
+                compared.append(other)
+                if hasattr(C, "attribute"): del C.attribute
+                return False
+
+        class Descriptor:
+            def __get__(self, obj, kind=None): return 1
+
+        class C: pass
+
+        def read(obj): return obj.attribute
+
+        for _ in range(3):
+            C.attribute, compared, obj = Descriptor(), [], C()
+            obj.__dict__[Key()] = 0
+            assert read(obj) == 1 and compared == ["attribute"] and not hasattr(obj, "attribute"), compared
+        """,
+    )
+
+
 def test_dictionary_of_an_object_of_the_trace_stays_its_own(tmp_path):
     run_captured(
         tmp_path,
