@@ -15,13 +15,13 @@ PACKAGES = os.path.dirname(os.path.dirname(framejit_bytecode.__file__))
 START = """
 import gc, sys, weakref
 from framejit_bytecode import _core
-_core.capture_everything()
 """
 
 
-def run_captured(tmp_path, program):
+def run_captured(tmp_path, program, before=""):
+    """`before` runs first, eagerly."""
     path = tmp_path / "program.py"
-    path.write_text(START + textwrap.dedent(program))
+    path.write_text(START + textwrap.dedent(before) + "_core.capture_everything()\n" + textwrap.dedent(program))
     env = dict(os.environ, PYTHONPATH=PACKAGES, FRAMEJIT_STRICT="1", PYTHONDONTWRITEBYTECODE="1")
     run = subprocess.run(
         [sys.executable, "-X", "faulthandler", str(path)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -214,5 +214,86 @@ def test_dictionary_of_an_object_of_the_trace_stays_its_own(tmp_path):
             for make in made, call:
                 obj, names = make(key)
                 assert vars(obj) is names and obj.last == 3 and list(names.values()) == [1, 2, 3], (key, names)
+        """,
+    )
+
+
+def test_frame_that_an_exception_has_ended_shows_its_own_code(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        for _ in range(3):
+            for call in calls:
+                found = shown(*outcome(call))
+                assert found == eager[call], (call.__name__, found, eager[call])
+        """,
+        before="""
+        def divide(n):
+            kept = [n]
+            sys.intern("ends the capture")
+            return kept[0] / (n - n)
+
+        def deep(n):
+            before = n + 1
+            return divide(before) + 1
+
+        def loop(n):
+            for i in range(n):
+                text = str(i)
+                if i == 2: raise KeyError(text)
+
+        def handler(n):
+            try:
+                divide(n)
+            except ZeroDivisionError as error:
+                raise ValueError(n) from error
+
+        def cleanup(n):
+            try:
+                return int("no number")
+            finally:
+                n += 1
+                sys.intern("ends the capture")
+
+        def method(n):
+            return "text".join(n)
+
+        def gives_traceback(n):
+            try:
+                divide(n)
+            except ZeroDivisionError as error:
+                return error.__traceback__
+
+        def gives_exception(n):
+            try:
+                raise LookupError(n)
+            except LookupError as error:
+                found = error
+            return found
+
+        def gives_all(n):
+            try: divide(n)
+            except ZeroDivisionError: return sys.exc_info()
+
+        def outcome(call):
+            try:
+                result = call(7)
+            except Exception as error:
+                return error, error.__traceback__.tb_next
+            if isinstance(result, Exception): return result, result.__traceback__
+            if isinstance(result, tuple): return result[1], result[2]
+            return None, result
+
+        def shown(error, entry):
+            parts = [repr(error)]
+            while entry:
+                frame = entry.tb_frame
+                parts.append((frame.f_code, entry.tb_lasti, entry.tb_lineno, frame.f_lasti, frame.f_lineno))
+                parts.append(sorted((name, repr(value)) for name, value in frame.f_locals.items() if name != "found"))
+                entry = entry.tb_next
+            return parts
+
+        calls = [divide, deep, loop, handler, cleanup, method, gives_traceback, gives_exception, gives_all]
+        eager = {call: shown(*outcome(call)) for call in calls}
         """,
     )
