@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "runtime/cache/guard_objects.h"
 #include "runtime/cache/segment.h"
+#include "tracer/tracer.h"
 
 namespace framejit::runtime {
 
@@ -63,7 +64,7 @@ struct EntryWatch {
 namespace {
 
 Ref make_callback(const std::shared_ptr<CompiledEntry>& entry, PyCFunction fire, PyCapsule_Destructor free) {
-  static PyMethodDef method = {"entry_died", nullptr, METH_O, nullptr};
+  static PyMethodDef method = {kEntryWatchName, nullptr, METH_O, nullptr};
   method.ml_meth = fire;
   Ref capsule = Ref::steal(PyCapsule_New(new EntryWatch{entry}, kCapsuleName, free));
   FJ_CHECK(static_cast<bool>(capsule), "out of memory");
