@@ -218,6 +218,85 @@ def test_dictionary_of_an_object_of_the_trace_stays_its_own(tmp_path):
     )
 
 
+FAILING_CALLS = """
+import dis
+
+def divide(n):
+    kept = [n]
+    sys.intern("ends the capture")
+    return kept[0] / (n - n)
+
+def deep(n):
+    before = n + 1
+    return divide(before) + 1
+
+def loop(n):
+    for i in range(n):
+        text = str(i)
+        if i == 2: raise KeyError(text)
+
+def handler(n):
+    try:
+        divide(n)
+    except ZeroDivisionError as error:
+        raise ValueError(n) from error
+
+def cleanup(n):
+    try:
+        return int("no number")
+    finally:
+        n += 1
+        sys.intern("ends the capture")
+
+def method(n):
+    return "text".join(n)
+
+def gives_traceback(n):
+    try:
+        divide(n)
+    except ZeroDivisionError as error:
+        return error.__traceback__
+
+def gives_exception(n):
+    try:
+        raise LookupError(n)
+    except LookupError as error:
+        found = error
+    return found
+
+def gives_all(n):
+    try: divide(n)
+    except ZeroDivisionError: return sys.exc_info()
+
+def outcome(call):
+    try:
+        result = call(7)
+    except Exception as error:
+        return error, error.__traceback__.tb_next
+    if isinstance(result, Exception): return result, result.__traceback__
+    if isinstance(result, tuple): return result[1], result[2]
+    return None, result
+
+def instruction(code, lasti):
+    # A call of a Python function may stand at the cache behind it.
+    return max(i.offset for i in dis.get_instructions(code) if i.offset <= lasti)
+
+def shown(error, entry):
+    parts = [repr(error)]
+    while entry:
+        frame = entry.tb_frame
+        code, places = frame.f_code, (entry.tb_lasti, frame.f_lasti)
+        parts.append((code, [instruction(code, place) for place in places], entry.tb_lineno, frame.f_lineno))
+        parts.append(sorted((name, repr(value)) for name, value in frame.f_locals.items() if name != "found"))
+        entry = entry.tb_next
+    return parts
+
+calls = [divide, deep, loop, handler, cleanup, method, gives_traceback, gives_exception, gives_all]
+eager = {call: shown(*outcome(call)) for call in calls}
+"""
+
+
+
 def test_frame_that_an_exception_has_ended_shows_its_own_code(tmp_path):
     run_captured(
         tmp_path,
@@ -227,82 +306,7 @@ def test_frame_that_an_exception_has_ended_shows_its_own_code(tmp_path):
                 found = shown(*outcome(call))
                 assert found == eager[call], (call.__name__, found, eager[call])
         """,
-        before="""
-        import dis
-
-        def divide(n):
-            kept = [n]
-            sys.intern("ends the capture")
-            return kept[0] / (n - n)
-
-        def deep(n):
-            before = n + 1
-            return divide(before) + 1
-
-        def loop(n):
-            for i in range(n):
-                text = str(i)
-                if i == 2: raise KeyError(text)
-
-        def handler(n):
-            try:
-                divide(n)
-            except ZeroDivisionError as error:
-                raise ValueError(n) from error
-
-        def cleanup(n):
-            try:
-                return int("no number")
-            finally:
-                n += 1
-                sys.intern("ends the capture")
-
-        def method(n):
-            return "text".join(n)
-
-        def gives_traceback(n):
-            try:
-                divide(n)
-            except ZeroDivisionError as error:
-                return error.__traceback__
-
-        def gives_exception(n):
-            try:
-                raise LookupError(n)
-            except LookupError as error:
-                found = error
-            return found
-
-        def gives_all(n):
-            try: divide(n)
-            except ZeroDivisionError: return sys.exc_info()
-
-        def outcome(call):
-            try:
-                result = call(7)
-            except Exception as error:
-                return error, error.__traceback__.tb_next
-            if isinstance(result, Exception): return result, result.__traceback__
-            if isinstance(result, tuple): return result[1], result[2]
-            return None, result
-
-        def instruction(code, lasti):
-            # A call of a Python function may stand at the cache behind it.
-            return max(i.offset for i in dis.get_instructions(code) if i.offset <= lasti)
-
-        def shown(error, entry):
-            parts = [repr(error)]
-            while entry:
-                frame = entry.tb_frame
-                code, places = frame.f_code, (entry.tb_lasti, frame.f_lasti)
-                parts.append((code, [instruction(code, place) for place in places], entry.tb_lineno, frame.f_lineno))
-                parts.append(sorted((name, repr(value)) for name, value in frame.f_locals.items() if name != "found"))
-                entry = entry.tb_next
-            return parts
-
-        calls = [divide, deep, loop, handler, cleanup, method, gives_traceback, gives_exception, gives_all]
-        eager = {call: shown(*outcome(call)) for call in calls}
-        """,
+        before=FAILING_CALLS,
     )
 
 
@@ -330,5 +334,34 @@ def test_function_that_a_weak_reference_watches_dies_where_its_name_is_deleted(t
 
         for _ in range(3):
             for make in Case, function, method: assert Case().check(make) is None
+        """,
+    )
+
+
+def test_taking_the_only_item_leaves_the_table_that_it_leaves_in_eager(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        for _ in range(3): assert [size(take) for take in takes] == eager, ([size(take) for take in takes], eager)
+        """,
+        before="""
+        def pop(obj): return obj.__dict__.pop("a")
+        def popitem(obj): return vars(obj).popitem()
+        def delete(obj): del obj.__dict__["a"]
+
+        def size(take):
+            class C: pass
+            sizes = []
+            for i in range(3):
+                obj = C()
+                obj.a = 1
+                take(obj)
+                sizes.append(sys.getsizeof(obj.__dict__))
+                obj.a = 2
+                sizes.append(sys.getsizeof(obj.__dict__))
+            return sizes
+
+        takes = [pop, popitem, delete]
+        eager = [size(take) for take in takes]
         """,
     )
