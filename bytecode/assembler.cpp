@@ -26,6 +26,7 @@ void Assembler::bind(Label label) {
 }
 
 void Assembler::set_context(InstrIndex i) {
+  context_ = i;
   position_ = base_.at(i).position;
   region_ = base_.at(i).region;
 }
@@ -38,6 +39,7 @@ int32_t Assembler::add_region(const RegionSpec& spec) {
 void Assembler::append(Item item) {
   item.region = region_;
   item.position = position_;
+  item.context = context_;
   items_.push_back(item);
 }
 

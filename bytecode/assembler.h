@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bytecode/decoded.h"
+#include "bytecode/offset_map.h"
 
 namespace framejit::bytecode {
 
@@ -29,6 +30,7 @@ struct AssembledCode {
   std::string line_table;
   std::string exception_table;  // empty before 3.11
   int32_t stack_size = 0;
+  OffsetMap offsets;
 };
 
 class Assembler {
@@ -74,6 +76,7 @@ class Assembler {
     int32_t region = kNoRegion;
     Position position;
     InstrIndex origin;         // the copied instruction, if any
+    InstrIndex context;        // that it stands for
     bool second_half = false;  // copied from the second half of an instruction pair (3.13)
   };
   void append(Item item);
@@ -83,6 +86,7 @@ class Assembler {
   std::vector<int32_t> label_items_;  // label -> index of the item it precedes, -1: unbound
   std::vector<RegionSpec> regions_;
   Position position_;
+  InstrIndex context_{0};
   int32_t region_ = kNoRegion;
 };
 

@@ -241,7 +241,8 @@ void CodeBuilder::copy_method_load_lowered(InstrIndex i) {
 }
 
 Ref CodeBuilder::finish() {
-  const AssembledCode assembled = assembler_.finish();
+  AssembledCode assembled = assembler_.finish();
+  offsets_ = std::move(assembled.offsets);
   Changes changes;
   changes.set("co_code", assembled.code);
   changes.set(line_table_attribute(), assembled.line_table);

@@ -77,6 +77,8 @@ class CodeBuilder {
 
   // A new code object. Throws InternalError; the interpreter's own errors (memory) stay set and give a null Ref.
   Ref finish();
+  // Of the new code object.
+  OffsetMap take_offsets() { return std::move(offsets_); }
 
  private:
   void emit(std::string_view name, uint32_t arg = 0);
@@ -92,6 +94,7 @@ class CodeBuilder {
   std::unordered_map<int32_t, Ref> replaced_consts_;
   std::vector<Ref> added_names_;
   Ref name_;
+  OffsetMap offsets_;
 };
 
 // Decodes and assembles unchanged, code objects among the constants too: for tests.

@@ -37,6 +37,7 @@ AssembledCode Layout::run() {
   code.code = write_code();
   code.line_table = write_positions();
   if (!traits_.has_blocks) code.exception_table = write_regions();
+  code.offsets = write_offsets();
   code.stack_size = std::max(source_.base_.stack_size, measure_stack(code));
   return code;
 }
@@ -207,6 +208,14 @@ std::string Layout::write_regions() const {
     start = end;
   }
   return write_exception_table(entries);
+}
+
+OffsetMap Layout::write_offsets() const {
+  OffsetMap map;
+  for (size_t i = 0; i < items_.size(); ++i)
+    if (items_[i].context.index() < source_.base_.size())
+      map.add(offsets_[i] + prefixes_[i], source_.base_.at(items_[i].context).offset, items_[i].origin.valid());
+  return map;
 }
 
 // Decoding what was written both measures the stack and checks the result.

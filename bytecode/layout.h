@@ -32,6 +32,7 @@ class Layout {
   std::string write_code() const;
   std::string write_positions() const;
   std::string write_regions() const;
+  OffsetMap write_offsets() const;
   int32_t measure_stack(const AssembledCode& code) const;
 
   const Assembler& source_;

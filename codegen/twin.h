@@ -43,6 +43,7 @@
 #include "base/py_ref.h"
 #include "base/result.h"
 #include "bytecode/decoded_code.h"
+#include "bytecode/offset_map.h"
 
 namespace framejit::codegen {
 
@@ -72,8 +73,10 @@ struct TwinError {
   std::string message;
 };
 
-// The new code object. A null Ref: a Python exception is set (memory). Throws InternalError on a broken invariant.
-Result<Ref, TwinError> build_twin(const bytecode::DecodedCodePtr& code, const TwinSpec& spec);
+// The new code object; `offsets`, if asked for, says which instruction of the function each of its own stands for. A
+// null Ref: a Python exception is set (memory). Throws InternalError on a broken invariant.
+Result<Ref, TwinError> build_twin(const bytecode::DecodedCodePtr& code, const TwinSpec& spec,
+                                  bytecode::OffsetMap* offsets = nullptr);
 
 // What both sides of the contract must agree on. Cheap to make once per code object, and immutable. Refers to the
 // decoded code, which must live as long.

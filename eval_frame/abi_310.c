@@ -8,6 +8,8 @@
 #include "eval_frame/hook.h"
 
 static int frame_lasti(const PyFrameObject* frame) { return frame->f_lasti * 2; }
+static void set_frame_lasti(PyFrameObject* frame, int bytes) { frame->f_lasti = bytes / 2; }
+static int frame_is_executing(const PyFrameObject* frame) { return frame->f_state <= FRAME_EXECUTING; }
 
 #include "eval_frame/heap_frame.inc.h"
 

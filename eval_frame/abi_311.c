@@ -15,6 +15,10 @@ static PyFunctionObject* frame_function(const Frame* frame) { return frame->f_fu
 static int frame_lasti(const Frame* frame) {
   return (int)((char*)frame->prev_instr - (char*)_PyCode_CODE(frame->f_code));
 }
+static void set_frame_code(Frame* frame, PyCodeObject* code, _Py_CODEUNIT* instr) {
+  frame->f_code = code;
+  frame->prev_instr = instr;
+}
 static Frame* innermost_frame(PyThreadState* tstate) { return tstate->cframe->current_frame; }
 
 #include "eval_frame/stack_frame.inc.h"

@@ -17,6 +17,10 @@ static PyFunctionObject* frame_function(const Frame* frame) { return (PyFunction
 static int frame_lasti(const Frame* frame) {
   return (int)((char*)frame->prev_instr - (char*)_PyCode_CODE(frame->f_code));
 }
+static void set_frame_code(Frame* frame, PyCodeObject* code, _Py_CODEUNIT* instr) {
+  frame->f_code = code;
+  frame->prev_instr = instr;
+}
 static Frame* innermost_frame(PyThreadState* tstate) {
   Frame* frame = tstate->cframe->current_frame;
   while (frame != NULL && frame->owner == FRAME_OWNED_BY_CSTACK) frame = frame->previous;

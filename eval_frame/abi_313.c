@@ -16,6 +16,10 @@ static PyFunctionObject* frame_function(const Frame* frame) { return (PyFunction
 static int frame_lasti(const Frame* frame) {
   return (int)((char*)frame->instr_ptr - (char*)_PyCode_CODE(frame_code(frame)));
 }
+static void set_frame_code(Frame* frame, PyCodeObject* code, _Py_CODEUNIT* instr) {
+  frame->f_executable = (PyObject*)code;
+  frame->instr_ptr = instr;
+}
 static Frame* innermost_frame(PyThreadState* tstate) {
   Frame* frame = tstate->current_frame;
   while (frame != NULL && frame->owner == FRAME_OWNED_BY_CSTACK) frame = frame->previous;

@@ -8,6 +8,8 @@
 #include "eval_frame/hook.h"
 
 static int frame_lasti(const PyFrameObject* frame) { return frame->f_lasti; }
+static void set_frame_lasti(PyFrameObject* frame, int bytes) { frame->f_lasti = bytes; }
+static int frame_is_executing(const PyFrameObject* frame) { return frame->f_executing; }
 
 #include "eval_frame/heap_frame.inc.h"
 

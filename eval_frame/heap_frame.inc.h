@@ -1,5 +1,7 @@
 // 3.8 to 3.10: a frame is a PyFrameObject on the heap, which the caller of the evaluator clears. Before including this,
-// abi_3x.c includes frameobject.h and defines frame_lasti(frame).
+// abi_3x.c includes frameobject.h and defines frame_lasti(frame), set_frame_lasti(frame, bytes) and
+// frame_is_executing(frame).
+#include "eval_frame/ended_frame.h"
 
 typedef PyFrameObject Frame;
 
@@ -36,6 +38,18 @@ PyObject* framejit_frame_argument(const FramejitFrameView* view, int index) {
   for (Py_ssize_t i = 0; i < ncells; ++i)
     if (cell_to_argument[i] == index) return PyCell_GET(view->localsplus[view->code->co_nlocals + i]);
   return NULL;
+}
+
+int framejit_frame_has_ended(PyObject* object) { return !frame_is_executing((Frame*)object); }
+PyObject* framejit_frame_back(PyObject* object) { return (PyObject*)((Frame*)object)->f_back; }
+void framejit_frame_view(PyObject* object, FramejitFrameView* view) { fill_view((Frame*)object, view); }
+void framejit_frame_become(PyObject* object, PyCodeObject* code, int lasti) {
+  Frame* frame = (Frame*)object;
+  PyCodeObject* was = frame->f_code;
+  Py_INCREF(code);
+  frame->f_code = code;
+  set_frame_lasti(frame, lasti);
+  Py_DECREF(was);
 }
 
 int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }

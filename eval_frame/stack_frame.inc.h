@@ -1,5 +1,7 @@
 // 3.11 to 3.13: a frame is a _PyInterpreterFrame on the thread's data stack. Before including this, abi_3x.c defines
-// frame_code(frame), frame_function(frame), frame_lasti(frame) and innermost_frame(tstate).
+// frame_code(frame), frame_function(frame), frame_lasti(frame), set_frame_code(frame, code, first unit of its
+// instruction), which takes over the reference to `code`, and innermost_frame(tstate).
+#include "eval_frame/ended_frame.h"
 
 static void fill_view(Frame* frame, FramejitFrameView* view) {
   PyFunctionObject* function = frame_function(frame);
@@ -25,3 +27,18 @@ int framejit_current_frame(FramejitFrameView* view) {
 }
 
 PyObject* framejit_frame_argument(const FramejitFrameView* view, int index) { return view->localsplus[index]; }
+
+int framejit_frame_has_ended(PyObject* object) {
+  return ((PyFrameObject*)object)->f_frame->owner == FRAME_OWNED_BY_FRAME_OBJECT;
+}
+PyObject* framejit_frame_back(PyObject* object) { return (PyObject*)((PyFrameObject*)object)->f_back; }
+void framejit_frame_view(PyObject* object, FramejitFrameView* view) {
+  fill_view(((PyFrameObject*)object)->f_frame, view);
+}
+void framejit_frame_become(PyObject* object, PyCodeObject* code, int lasti) {
+  Frame* frame = ((PyFrameObject*)object)->f_frame;
+  PyCodeObject* was = frame_code(frame);
+  Py_INCREF(code);
+  set_frame_code(frame, code, _PyCode_CODE(code) + lasti / (int)sizeof(_Py_CODEUNIT));
+  Py_DECREF(was);
+}

@@ -114,8 +114,12 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
       PyErr_Restore(type, error, traceback);
       raise();
     }
-    if (!source.valid()) return from_real(std::move(value));
-    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+    const bool is_dict = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+    if (!source.valid()) {
+      if (is_dict) dict_owners_[keep(value)] = keep(Ref::borrow(obj));
+      return from_real(std::move(value));
+    }
+    if (is_dict) {
       SymValue dict = world_.wrap(value.get(), world_.sources().read(SourceKind::kInstanceDict, source));
       world_.move_writes(obj, dict.get());
       return dict;
@@ -149,6 +153,8 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   PyObject* dict = instance_dict(obj);
   SourceId source = world_.source_of(obj);
   PyObject* shadow = dict ? world_.representation(dict) : nullptr;
+  if (dict && !shadow && !world_.compares_keys_in_c(dict))
+    stop(StopReason::kUnsupportedAttribute, "an attribute beside a key with an __eq__ of its own");
   if (!written.found && dict) {
     PyObject* value = PyDict_GetItemWithError(shadow ? shadow : dict, name);
     if (value && (shadow || !source.valid())) return SymValue::borrow(value);

@@ -31,8 +31,10 @@ void RecipeBuilder::add_dict_effects(PyObject* shadow, const Outside& outside) {
   };
   PyObject *key, *value;
   Py_ssize_t kept = 0;
-  if (PyList_GET_SIZE(now) == 0 && PyDict_GET_SIZE(original) > 0) add(EffectKind::kDictReplace, nullptr, nullptr);
-  for (Py_ssize_t pos = 0; PyList_GET_SIZE(now) > 0 && PyDict_Next(original, &pos, &key, &value);) {
+  // Mostly a single item was taken out, which leaves another table than clear() does.
+  const bool cleared = PyList_GET_SIZE(now) == 0 && PyDict_GET_SIZE(original) > 1;
+  if (cleared) add(EffectKind::kDictReplace, nullptr, nullptr);
+  for (Py_ssize_t pos = 0; !cleared && PyDict_Next(original, &pos, &key, &value);) {
     const bool stays = kept < PyList_GET_SIZE(now) && PyTuple_GET_ITEM(PyList_GET_ITEM(now, kept), 0) == key;
     if (stays)
       ++kept;

@@ -17,9 +17,15 @@ bool is_of_dynamo(const PyWeakReference* reference) {
          std::string_view(PyUnicode_AsUTF8(module)).rfind("torch._dynamo.", 0) == 0;
 }
 
+bool is_of_an_entry(const PyWeakReference* reference) {
+  PyObject* callback = reference->wr_callback;
+  return callback && PyCFunction_Check(callback) &&
+         reinterpret_cast<PyCFunctionObject*>(callback)->m_ml->ml_name == kEntryWatchName;
+}
+
 bool is_watched_by_program(PyObject* obj) {
   auto* reference = reinterpret_cast<PyWeakReference*>(*PyObject_GET_WEAKREFS_LISTPTR(obj));
-  while (reference && is_of_dynamo(reference)) reference = reference->wr_next;
+  while (reference && (is_of_dynamo(reference) || is_of_an_entry(reference))) reference = reference->wr_next;
   return reference != nullptr;
 }
 
@@ -80,7 +86,10 @@ void Simulator::watch_finalizers() {
     if (start_.stack[i]) ++held[start_.stack[i]];
   for (auto [obj, count] : held) {
     const bool ends_with_frame = Py_REFCNT(obj) <= count && !is_tensor(obj) && !PyType_Check(obj);
-    if (has_finalizer(obj) || (ends_with_frame && OwnedFinalizers(*this).are_below(obj))) finalizers_.push_back(obj);
+    // Functions are watched by many, and mostly somebody else holds them.
+    const bool watched_function = ends_with_frame && PyFunction_Check(obj) && is_watched_by_program(obj);
+    if (has_finalizer(obj) || watched_function || (ends_with_frame && OwnedFinalizers(*this).are_below(obj)))
+      finalizers_.push_back(obj);
   }
 }
 

@@ -84,6 +84,8 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   RecipeId id;
   if (const Outside* outside = world_.find(obj))
     id = source(outside->source);
+  else if (const graph::SourceId text = world_.text_source(obj); text.valid())
+    id = source(text);
   else if (sim_.is_tensor(obj))
     return describe_tensor(obj);
   else if (PyFunction_Check(obj) && sim_.made_functions().count(obj))
@@ -122,7 +124,7 @@ RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
 }
 
 RecipeId RecipeBuilder::describe_function(PyObject* function) {
-  Ref annotations = Ref::steal(PyObject_GetAttrString(function, "__annotations__"));
+  PyObject* annotations = PyFunction_GetAnnotations(function);  // null: nobody has asked for them
   Ref qualname = Ref::steal(PyObject_GetAttrString(function, "__qualname__"));
   std::vector<PyObject*> parts{PyFunction_GET_CODE(function),
                                PyFunction_GET_GLOBALS(function),
@@ -130,11 +132,9 @@ RecipeId RecipeBuilder::describe_function(PyObject* function) {
                                PyFunction_GET_DEFAULTS(function),
                                PyFunction_GET_KW_DEFAULTS(function),
                                PyFunction_GET_CLOSURE(function),
-                               annotations.get()};
+                               annotations};
   // The globals dictionary is named by identity, never rebuilt.
   memo_[parts[1]] = constant(parts[1]);
-  if (annotations && PyDict_GET_SIZE(annotations.get()) == 0) parts[6] = nullptr;
-  sim_.keep(annotations);
   sim_.keep(qualname);
   RecipeId id = build(function, RecipeKind::kFunction, parts);
   add_function_attributes(function, id);
@@ -235,6 +235,11 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
       if (attributes && *attributes) add_attributes(id, obj, *attributes);
       return id;
     }
+  }
+  if (PyObject* owner = sim_.owner_of_dict(obj)) {
+    PyObject* read = sim_.keep(
+        Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__getattribute__")));
+    return call(read, {describe_object(owner), constant(interned("__dict__"))});
   }
   if (PyDict_Check(obj)) {
     PyObject *key, *value;

@@ -320,6 +320,11 @@ class Simulator {
   void note_native_origin(PyObject* made);
   // An instance that Python code which was run for real has given to the trace alone.
   void note_made(PyObject* made) { made_.insert(keep(Ref::borrow(made))); }
+  // Of the dictionary of an object that the trace made, as the program has read it: that object. Null for others.
+  PyObject* owner_of_dict(PyObject* dict) const {
+    auto it = dict_owners_.find(dict);
+    return it == dict_owners_.end() ? nullptr : it->second;
+  }
   // Keeps an object alive until the capture ends (borrowed references in handlers point to it).
   PyObject* keep(Ref obj) {
     kept_.push_back(std::move(obj));
@@ -414,7 +419,8 @@ class Simulator {
   uint64_t initial_global_state_ = 0;
   std::optional<BreakPoint> first_custom_operator_;
   std::vector<Ref> proxies_;
-  std::unordered_set<PyObject*> keys_;      // objects of the program that were keys of a dictionary or in a set
+  std::unordered_set<PyObject*> keys_;  // objects of the program that were keys of a dictionary or in a set
+  std::unordered_map<PyObject*, PyObject*> dict_owners_;
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made
   std::vector<PyObject*> finalizers_;       // what the segment's frame held at the start and has a finalizer
   std::vector<PyObject*> open_generators_;  // of the proxies, those that have not ended

@@ -28,6 +28,10 @@ struct SegmentStart {
   size_t stack_depth = 0;
 };
 
+// Name of the builtin function that is the callback of the weak references by which entries watch what they rely on:
+// these are none of the program's.
+inline constexpr char kEntryWatchName[] = "entry_died";
+
 struct TracerServices {
   TensorHost& host;
   ObjectPool& pool;

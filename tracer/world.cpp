@@ -10,6 +10,7 @@
 #include "tracer/library_code.h"
 #include "tracer/set_table.h"
 #include "tracer/signals.h"
+#include "tracer/type_slots.h"
 
 namespace framejit {
 
@@ -177,10 +178,25 @@ void World::rely_on_mro(PyTypeObject* type) {
   guard(GuardKind::kMroIs, sources().constant(pool_.add(holder)), addresses.get());
 }
 
+bool World::compares_keys_in_c(PyObject* dict) {
+  if (compared_in_c_.count(dict)) return true;
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);)
+    if (!PyUnicode_CheckExact(key) && compares_in_python(Py_TYPE(key))) return false;
+  compared_in_c_.insert(dict);
+  return true;
+}
+
 void World::guard_same(SourceId a, SourceId b, bool same) {
   if (a == b) return;
   if (b < a) std::swap(a, b);
   capture_.guards.add({same ? GuardKind::kSameObject : GuardKind::kNotSameObject, a, {}, b, 0});
+}
+
+// A text or bytes object of the program's own: neither interned nor one of those that the interpreter keeps.
+static bool has_identity(PyObject* obj) {
+  if (PyUnicode_CheckExact(obj)) return PyUnicode_GET_LENGTH(obj) > 1 && !PyUnicode_CHECK_INTERNED(obj);
+  return PyBytes_CheckExact(obj) && PyBytes_GET_SIZE(obj) > 1;
 }
 
 PyObject* World::realise(SymValue& value) {
@@ -189,6 +205,7 @@ PyObject* World::realise(SymValue& value) {
     PyObject* obj = value.get();
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
     guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
+    if (has_identity(obj)) texts_.emplace(obj, source);
   }
   if (is_unread(value.get())) read_list(value.get());
   return value.get();

@@ -66,6 +66,12 @@ class World {
   // Where an object is read again: an outside object's source; a constant source for types, functions and modules; an
   // invalid id for what the trace made itself.
   graph::SourceId source_of(PyObject* representation);
+  // Where a text or bytes object of the program was found that is no other's like: what goes on with it goes on with
+  // the same object, not with an equal one. Invalid for others.
+  graph::SourceId text_source(PyObject* obj) const {
+    auto it = texts_.find(obj);
+    return it == texts_.end() ? graph::SourceId() : it->second;
+  }
   bool is_fresh(PyObject* obj) { return !source_of(obj).valid(); }
 
   void guard(graph::GuardKind kind, graph::SourceId source, PyObject* object = nullptr, uint64_t number = 0);
@@ -94,6 +100,9 @@ class World {
 
   // Whether an argument, a local or the stack leads to it: each call may bring another.
   bool comes_with_the_frame(graph::SourceId source) const;
+
+  // Whether a name is looked up in the dictionary, one of the program's, without a key's own __eq__.
+  bool compares_keys_in_c(PyObject* dict);
 
   // Whether this is the shadow of a list of which nothing was read: it holds only what the trace has appended.
   bool is_unread(PyObject* obj) const { return !unread_.empty() && unread_.count(obj); }
@@ -130,9 +139,11 @@ class World {
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
+  std::unordered_set<PyObject*> compared_in_c_;  // dictionaries
   AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_functions_;
+  std::unordered_map<PyObject*, graph::SourceId> texts_;  // live as long as the pool
   std::vector<PyObject*> order_;
   int depth_ = 0;  // of containers that are being read
   bool frozen_ = false;

@@ -50,6 +50,7 @@ class TwinBuilder {
     write_body();
     return out_.finish();
   }
+  bytecode::OffsetMap take_offsets() { return out_.take_offsets(); }
 
  private:
   struct Shape {
@@ -224,8 +225,12 @@ class TwinBuilder {
 
 }  // namespace
 
-Result<Ref, TwinError> build_twin(const bytecode::DecodedCodePtr& code, const TwinSpec& spec) {
-  return TwinBuilder(code, spec).build();
+Result<Ref, TwinError> build_twin(const bytecode::DecodedCodePtr& code, const TwinSpec& spec,
+                                  bytecode::OffsetMap* offsets) {
+  TwinBuilder builder(code, spec);
+  Result<Ref, TwinError> built = builder.build();
+  if (offsets) *offsets = builder.take_offsets();
+  return built;
 }
 
 }  // namespace framejit::codegen

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/cache/twin_origin.h"
 #include "runtime/call/twin_calls.h"
 
 namespace framejit::runtime {
@@ -49,10 +50,11 @@ Ref CodeCache::build(std::optional<uint32_t> resume_at) {
     spec.sites.push_back({InstrIndex(at), site.get()});
     sites.push_back(std::move(site));
   }
-  auto built = codegen::build_twin(decoded_ptr(), spec);
+  bytecode::OffsetMap offsets;
+  auto built = codegen::build_twin(decoded_ptr(), spec, &offsets);
   FJ_CHECK(built.ok(), "no twin of {}: {}", PyUnicode_AsUTF8(decoded().name.get()), built.error().message);
   Ref code = std::move(built).value();
-  if (code) set_code_mark(code.get(), CodeMark::kTwin);
+  if (code) mark_twin(code.get(), decoded().code, std::move(offsets));
   return code;
 }
 

@@ -1,7 +1,9 @@
 #include "runtime/cache/compiled_entry.h"
 
 #include "base/check.h"
+#include "runtime/cache/guard_objects.h"
 #include "runtime/cache/segment.h"
+#include "tracer/tracer.h"
 
 namespace framejit::runtime {
 
@@ -21,7 +23,7 @@ bool leaves_no_trace(const graph::Capture& capture) {
 CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const ObjectPool& pool,
                              const TensorGuards& tensors, std::unique_ptr<Executable> executable)
     : capture_(std::move(capture)),
-      objects_(pool),
+      objects_(objects_of(*capture_, pool)),
       guards_(*capture_, objects_, tensors),
       replay_(*capture_, objects_),
       executable_(std::move(executable)),
@@ -62,24 +64,18 @@ struct EntryWatch {
 namespace {
 
 Ref make_callback(const std::shared_ptr<CompiledEntry>& entry, PyCFunction fire, PyCapsule_Destructor free) {
-  static PyMethodDef method = {"entry_died", nullptr, METH_O, nullptr};
+  static PyMethodDef method = {kEntryWatchName, nullptr, METH_O, nullptr};
   method.ml_meth = fire;
   Ref capsule = Ref::steal(PyCapsule_New(new EntryWatch{entry}, kCapsuleName, free));
   FJ_CHECK(static_cast<bool>(capsule), "out of memory");
   return Ref::steal(PyCFunction_New(&method, capsule.get()));
 }
 
-bool compares_addresses(GuardKind kind) {
-  return kind == GuardKind::kIdIs || kind == GuardKind::kTypeAttrIs || kind == GuardKind::kTypeIs;
-}
-
-// What a program can make and drop. The types of C code stay; a method of an object is made anew by each look.
-bool worth_watching(PyObject* obj) {
-  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj))) return false;
-  if (PyType_Check(obj)) return (reinterpret_cast<PyTypeObject*>(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
-  if (!PyCFunction_Check(obj)) return true;
-  PyObject* self = PyCFunction_GET_SELF(obj);
-  return !self || PyModule_Check(self) || PyType_Check(self);
+// The guard needs the object no longer than it lives by itself. Where a key is looked for, one of the kinds that are
+// watched is hashed and compared by its address.
+bool takes_address(GuardKind kind) {
+  return kind == GuardKind::kIdIs || kind == GuardKind::kTypeAttrIs || kind == GuardKind::kTypeIs ||
+         kind == GuardKind::kHasNoKey;
 }
 
 // Of those, what the program itself holds: not the bound methods and the like that a capture came by.
@@ -96,7 +92,7 @@ std::vector<bool> CompiledEntry::objects_in_use() const {
     if (id.valid()) used[id.index()] = true;
   };
   for (const graph::Guard& guard : capture_->guards.rows())
-    if (!compares_addresses(guard.kind)) use(guard.object);
+    if (!takes_address(guard.kind)) use(guard.object);
   for (size_t i = 0; i < capture_->recipes.size(); ++i) {
     const graph::ConstId id = capture_->recipes.at(graph::RecipeId(i)).object;
     if (id.valid() && !is_held_by_program(objects_.at(id))) use(id);
@@ -127,21 +123,25 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
     if (graph::ConstId id = entry->capture_->recipes.at(graph::RecipeId(i)).object; id.valid())
       replayed[id.index()] = true;
   Ref callback;
+  auto watch = [&](PyObject* obj) {
+    if (!callback) callback = make_callback(entry, &EntryWatch::fire, &EntryWatch::free);
+    Ref made = Ref::steal(PyWeakref_NewRef(obj, callback.get()));
+    if (!made) {
+      PyErr_Clear();
+      return false;
+    }
+    entry->watches_.push_back(std::move(made));
+    return true;
+  };
+  for (PyObject* obj : weak_items(*entry->capture_, entry->objects_)) watch(obj);
   for (size_t i = 0; i < used.size(); ++i) {
     graph::ConstId id(i);
     PyObject* obj = entry->objects_.at(id);
-    if (used[i] || !worth_watching(obj)) continue;
     if (!named[i]) {
       entry->objects_.let_go(id);
       continue;
     }
-    if (!callback) callback = make_callback(entry, &EntryWatch::fire, &EntryWatch::free);
-    Ref watch = Ref::steal(PyWeakref_NewRef(obj, callback.get()));
-    if (!watch) {
-      PyErr_Clear();
-      continue;
-    }
-    entry->watches_.push_back(std::move(watch));
+    if (used[i] || !worth_watching(obj) || !watch(obj)) continue;
     entry->objects_.let_go(id);
     if (replayed[i]) entry->replay_.hold_while_replayed(id);
   }

@@ -17,6 +17,11 @@ class ConstTable {
   }
   PyObject* at(graph::ConstId id) const { return objects_[id.index()]; }
   size_t size() const { return objects_.size(); }
+  // An object that serves in its place.
+  void replace(graph::ConstId id, Ref object) {
+    objects_[id.index()] = object.get();
+    held_[id.index()] = std::move(object);
+  }
   // From here on the object is only an address.
   void let_go(graph::ConstId id) { held_[id.index()] = nullptr; }
   const std::vector<Ref>& held() const { return held_; }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/once.h"
 #include "runtime/call/frame_writer.h"
+#include "runtime/call/tracebacks.h"
 
 namespace framejit::runtime {
 namespace {
@@ -105,6 +106,7 @@ PyObject* finish_frame(PyObject* returned) {
     returned = run_resume_code(function, std::move(transfer));
     drop_code(std::move(function));
   }
+  show_own_code(returned);
   return returned;
 }
 

@@ -6,6 +6,8 @@
 
 #include "bytecode/code_object.h"
 #include "bytecode/line_table.h"
+#include "eval_frame/ended_frame.h"
+#include "runtime/cache/twin_origin.h"
 
 namespace framejit::runtime {
 namespace {
@@ -77,7 +79,107 @@ class Mover {
   std::vector<PyObject*> seen_;
 };
 
+// What names a frame that has ended, as far as it is looked for.
+class Finder {
+ public:
+  explicit Finder(PyObject* frame) : frame_(frame) {}
+
+  // An exception, a traceback, or what sys.exc_info() gives; all else has none.
+  void visit(PyObject* value) {
+    if (!value) return;
+    if (PyTraceBack_Check(value)) return visit_traceback(reinterpret_cast<PyTracebackObject*>(value));
+    if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 3)
+      for (Py_ssize_t i = 0; i < 3; ++i)
+        if (!PyTuple_CheckExact(PyTuple_GET_ITEM(value, i))) visit(PyTuple_GET_ITEM(value, i));
+    if (!PyExceptionInstance_Check(value) || exceptions_.size() == kMost) return;
+    if (std::count(exceptions_.begin(), exceptions_.end(), value)) return;
+    exceptions_.push_back(value);
+    const Ref parts[] = {Ref::steal(PyException_GetTraceback(value)), Ref::steal(PyException_GetContext(value)),
+                         Ref::steal(PyException_GetCause(value))};
+    for (const Ref& part : parts) visit(part.get());
+  }
+
+  bool found_all() const { return Py_REFCNT(frame_) == static_cast<Py_ssize_t>(entries_.size() + callees_.size()); }
+  const std::vector<PyTracebackObject*>& entries() const { return entries_; }
+
+ private:
+  static constexpr size_t kMost = 16;  // exceptions, and entries of one: those of a frame come first in what passed it
+
+  void visit_traceback(PyTracebackObject* entry) {
+    for (size_t i = 0; entry && i < kMost; ++i, entry = entry->tb_next) {
+      auto* frame = reinterpret_cast<PyObject*>(entry->tb_frame);
+      if (frame == frame_)
+        add(entries_, entry);
+      else if (framejit_frame_back(frame) == frame_)
+        add(callees_, frame);
+    }
+  }
+
+  template <class T>
+  static void add(std::vector<T>& list, T item) {
+    if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+  }
+
+  PyObject* frame_;
+  std::vector<PyObject*> exceptions_;
+  std::vector<PyTracebackObject*> entries_;
+  std::vector<PyObject*> callees_;  // that hold it as their caller
+};
+
+// The frame of a twin that has ended, among the first that the traceback names.
+PyObject* ended_twin_frame(PyObject* traceback, const TwinOrigin** origin) {
+  auto* entry = reinterpret_cast<PyTracebackObject*>(traceback);
+  auto* frame = reinterpret_cast<PyObject*>(entry->tb_frame);
+  if (!framejit_frame_has_ended(frame)) return nullptr;
+  FrameView view;
+  framejit_frame_view(frame, &view);
+  *origin = twin_origin(reinterpret_cast<PyObject*>(view.code));
+  return *origin ? frame : nullptr;
+}
+
+// `traceback`: the present exception's, or one that the frame has returned.
+void show_own_code_in(PyObject* traceback, PyObject* result) {
+  const TwinOrigin* origin = nullptr;
+  PyObject* frame = ended_twin_frame(traceback, &origin);
+  if (!frame) return;
+  PyObject* own_code = reinterpret_cast<PyWeakReference*>(origin->code.get())->wr_object;
+  if (!PyCode_Check(own_code)) return;
+  FrameView view;
+  framejit_frame_view(frame, &view);
+  Finder finder(frame);
+  finder.visit(traceback);
+  finder.visit(result);
+  for (int i = 0; i < view.nlocalsplus; ++i) finder.visit(view.localsplus[i]);
+  if (!finder.found_all()) return;
+  auto own_offset = [&](int lasti) {
+    return lasti < 0 ? lasti : static_cast<int>(origin->offsets.offset_of(static_cast<uint32_t>(lasti) / kUnitBytes));
+  };
+  for (PyTracebackObject* entry : finder.entries()) entry->tb_lasti = own_offset(entry->tb_lasti);
+  const Ref held = Ref::borrow(own_code);
+  framejit_frame_become(frame, reinterpret_cast<PyCodeObject*>(own_code), own_offset(view.lasti));
+}
+
+PyObject* traceback_of(PyObject* value) {
+  if (PyTraceBack_Check(value)) return Ref::borrow(value).release();
+  if (PyExceptionInstance_Check(value)) return PyException_GetTraceback(value);
+  if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 3 && PyTraceBack_Check(PyTuple_GET_ITEM(value, 2)))
+    return Ref::borrow(PyTuple_GET_ITEM(value, 2)).release();
+  return nullptr;
+}
+
 }  // namespace
+
+void show_own_code(PyObject* result) {
+  if (result) {
+    const Ref traceback = Ref::steal(traceback_of(result));
+    if (traceback) show_own_code_in(traceback.get(), result);
+    return;
+  }
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (traceback && PyTraceBack_Check(traceback)) show_own_code_in(traceback, value);
+  PyErr_Restore(type, value, traceback);
+}
 
 Ref frame_in_tracebacks(const Transfer& transfer) {
   bool any = false;

@@ -12,4 +12,8 @@ Ref frame_in_tracebacks(const Transfer& transfer);
 // of the one that was left.
 void move_tracebacks(const Transfer& transfer);
 
+// To be called when a twin or resume code has ended with `result`, null for the present exception: where nothing but
+// tracebacks within reach name its frame, the frame and they show the function's own code, and the instruction in it.
+void show_own_code(PyObject* result);
+
 }  // namespace framejit::runtime

@@ -24,6 +24,17 @@ struct SiteObject {
   size_t exit_count;
 };
 
+PyTypeObject type_with_vectorcall(const char* name, size_t size, size_t offset, destructor free) {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = name;
+  type.tp_basicsize = static_cast<Py_ssize_t>(size);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | _Py_TPFLAGS_HAVE_VECTORCALL;
+  type.tp_vectorcall_offset = static_cast<Py_ssize_t>(offset);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_dealloc = free;
+  return type;
+}
+
 // One call of a segment's site.
 class SiteCall {
  public:
@@ -187,16 +198,8 @@ void free_site(PyObject* self) {
 }
 
 PyTypeObject* site_type() {
-  static PyTypeObject type = [] {
-    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
-    t.tp_name = "framejit.segment";
-    t.tp_basicsize = sizeof(SiteObject);
-    t.tp_flags = Py_TPFLAGS_DEFAULT | _Py_TPFLAGS_HAVE_VECTORCALL;
-    t.tp_vectorcall_offset = offsetof(SiteObject, call);
-    t.tp_call = PyVectorcall_Call;
-    t.tp_dealloc = free_site;
-    return t;
-  }();
+  static PyTypeObject type =
+      type_with_vectorcall("framejit.segment", sizeof(SiteObject), offsetof(SiteObject, call), free_site);
   const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
   FJ_CHECK(ready, "cannot make the type of segment sites");
   return &type;
@@ -204,8 +207,27 @@ PyTypeObject* site_type() {
 
 // ---- the others: one of each serves all twins ----
 
+// Not a builtin function: the interpreter counts a call of one as a level of recursion, and the frames of pending calls
+// run inside of run_pending.
+struct StepObject {
+  PyObject_HEAD vectorcallfunc call;
+};
+
+void free_step(PyObject* self) { Py_TYPE(self)->tp_free(self); }
+
+Ref make_step(vectorcallfunc call) {
+  static PyTypeObject type =
+      type_with_vectorcall("framejit.step", sizeof(StepObject), offsetof(StepObject, call), free_step);
+  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
+  FJ_CHECK(ready, "cannot make the type of the steps of twins");
+  Ref made = Ref::steal(type.tp_alloc(&type, 0));
+  FJ_CHECK(static_cast<bool>(made), "out of memory");
+  reinterpret_cast<StepObject*>(made.get())->call = call;
+  return made;
+}
+
 template <PyObject* (*body)(const FrameView&)>
-PyObject* guarded(PyObject*, PyObject*) {
+PyObject* guarded(PyObject*, PyObject* const*, size_t, PyObject*) {
   try {
     FrameView view;
     FJ_CHECK(framejit_current_frame(&view) == 0, "no frame");
@@ -263,17 +285,11 @@ PyObject* resume_slot(const FrameView& view) {
   return none();
 }
 
-PyMethodDef kMethods[] = {{"take", guarded<take>, METH_NOARGS, nullptr},
-                          {"run_pending", guarded<run_pending>, METH_NOARGS, nullptr},
-                          {"resume_slot", guarded<resume_slot>, METH_NOARGS, nullptr}};
-
 }  // namespace
 
 const TwinCallables& twin_callables() {
   return once_under_lock([] {
-    return TwinCallables{Ref::steal(PyCFunction_New(&kMethods[0], nullptr)),
-                         Ref::steal(PyCFunction_New(&kMethods[1], nullptr)),
-                         Ref::steal(PyCFunction_New(&kMethods[2], nullptr))};
+    return TwinCallables{make_step(guarded<take>), make_step(guarded<run_pending>), make_step(guarded<resume_slot>)};
   });
 }
 

@@ -26,10 +26,15 @@ bool compare_in_c(PyObject* a, PyObject* b) {
   return equal > 0;
 }
 
+bool is_referent(PyObject* obj, PyObject* reference) {
+  return obj != Py_None && obj == reinterpret_cast<PyWeakReference*>(reference)->wr_object;
+}
+
 }  // namespace
 
 bool same_plain_data(PyObject* a, PyObject* b) {
   if (a == b) return true;
+  if (b != nullptr && PyWeakref_CheckRefExact(b)) return is_referent(a, b);
   if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
   if (PyFloat_CheckExact(a)) return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
   if (PyComplex_CheckExact(a)) {

@@ -6,6 +6,7 @@
 namespace framejit::runtime {
 
 // Runs no Python code: objects whose comparison is written in Python are equal only if they are identical.
+// A weak reference among what is expected stands for its object.
 bool same_plain_data(PyObject* a, PyObject* b);
 
 }  // namespace framejit::runtime

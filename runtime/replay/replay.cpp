@@ -246,6 +246,11 @@ bool Replay::fill_attributes(PyObject* obj, const Recipe& recipe, uint32_t first
   for (uint32_t i = first; i + 1 < recipe.part_count; i += 2) {
     PyObject* name = part(recipe, i);
     PyObject* value = part(recipe, i + 1);
+    if (!PyUnicode_Check(name)) {
+      Ref dict = Ref::steal(PyObject_GenericGetDict(obj, nullptr));
+      if (!dict || PyDict_SetItem(dict.get(), name, value) < 0) return false;
+      continue;
+    }
     PyObject* on_type = _PyType_Lookup(Py_TYPE(obj), name);
     bool plain = !on_type || !Py_TYPE(on_type)->tp_descr_set || Py_TYPE(on_type) == &PyMemberDescr_Type;
     if (plain && PyObject_GenericSetAttr(obj, name, value) == 0) continue;

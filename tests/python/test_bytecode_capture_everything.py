@@ -1,0 +1,367 @@
+"""What a program can see of its captures, in a process where every frame is captured.
+
+Each program runs in an interpreter of its own, since the capture is for good. What asserts is in functions that name
+sys.getrefcount or the like, or in a module's body: those run eagerly or from regenerated code, as the programs' do.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import framejit_bytecode
+
+PACKAGES = os.path.dirname(os.path.dirname(framejit_bytecode.__file__))
+START = """
+import gc, sys, weakref
+from framejit_bytecode import _core
+"""
+
+
+def run_captured(tmp_path, program, before=""):
+    """`before` runs first, eagerly."""
+    path = tmp_path / "program.py"
+    path.write_text(START + textwrap.dedent(before) + "_core.capture_everything()\n" + textwrap.dedent(program))
+    env = dict(os.environ, PYTHONPATH=PACKAGES, FRAMEJIT_STRICT="1", PYTHONDONTWRITEBYTECODE="1")
+    run = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(path)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, universal_newlines=True, timeout=120,
+    )
+    assert run.returncode == 0, run.stdout[-4000:]
+
+
+def test_capture_keeps_no_text_that_it_was_called_with(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def is_known(text): return text == "known text"
+        def length(data): return len(data + b"abc")
+        def last(parts): return parts[-1]
+
+        def added(call, argument, *parts):
+            before = [sys.getrefcount(part) for part in parts]
+            for _ in range(3): call(argument)
+            after = [sys.getrefcount(part) for part in parts]
+            return [now - count for now, count in zip(after, before)]
+
+        text, data = "".join(["some ", "text"]), bytes([1, 2, 3])
+        assert added(is_known, text, text) == [0]
+        assert added(length, data, data) == [0]
+        assert added(last, (text, data, 1), text, data) == [0, 0]
+        assert not is_known(text) and is_known("".join(["known ", "text"])) and length(data) == 6
+        """,
+    )
+
+
+def test_text_that_was_looked_at_goes_on_as_the_same_object(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def checked(text): return text if text.startswith("some") else None
+        def kept(texts, text):
+            if text != "other text": texts.append(text)
+
+        a, b = "".join(["some ", "text"]), "".join(["some ", "text"])
+        assert checked(a) is a and checked(b) is b and checked(a) is a
+        texts = []
+        for text in (a, b): kept(texts, text)
+        assert a is not b and texts[0] is a and texts[1] is b
+        """,
+    )
+
+
+def test_key_that_was_looked_for_dies_with_the_program(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def add(table, key):
+            if key not in table: table[key] = len(table)
+            return key in table
+
+        def made():
+            class Key: pass
+            assert add({}, Key) and add({Key: 1, "other": 2}, Key)
+            return weakref.ref(Key)
+
+        for _ in range(3):
+            key = made()
+            gc.collect()
+            assert key() is None
+        """,
+    )
+
+
+def test_keys_of_a_dictionary_that_was_read_die_with_the_program(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def total(table): return sum(table.values())
+        def names(kinds): return sorted(kind.__name__ for kind in kinds)
+
+        def made():
+            class Key: pass
+            class Other: pass
+            table = {Key: 1, "text": 2, Other: 3}
+            assert total(table) == total(table) == 6
+            assert total({Other: 1, "text": 2, Key: 4}) == 7
+            assert names({Key, Other}) == names(frozenset([Key, Other])) == ["Key", "Other"]
+            return weakref.ref(Key), weakref.ref(Other)
+
+        for _ in range(3):
+            keys = made()
+            gc.collect()
+            assert [key() for key in keys] == [None, None]
+        """,
+    )
+
+
+def test_frame_takes_one_level_of_recursion(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def deepest(call, *args):
+            try: call(*args)
+            except RecursionError as error: return levels(error.__traceback__)
+
+        def levels(entry):
+            count = 0
+            while entry: count, entry = count + 1, entry.tb_next
+            return count
+
+        def plain(): plain()
+        def within(n): return [n] + within(n + 1)
+        def handled(n):
+            try: return handled(n + 1)
+            finally: n += 1
+        def first(n): return second(n + 1)
+        def second(n): return first(n + 1)
+
+        limit = sys.getrecursionlimit()
+        for call, *args in [(plain,), (within, 0), (handled, 0), (first, 0)] * 2:
+            found = deepest(call, *args)
+            assert limit - 30 < found <= limit, (call, found)
+        """,
+    )
+
+
+def test_functions_that_share_their_annotations_go_on_sharing_them(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        import functools
+
+        def check(outer, inner):
+            assert outer.__annotations__ is inner.__annotations__, sys.getrefcount(outer)
+
+        def share():
+            def inner(): pass
+            @functools.wraps(inner)
+            def outer(): pass
+            check(outer, inner)
+
+        for _ in range(3): share()
+        """,
+    )
+
+
+def test_key_that_changes_the_class_while_it_is_compared(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class Key:
+            def __hash__(self): return hash("attribute")
+            def __eq__(self, other):
+                compared.append(other)
+                if hasattr(C, "attribute"): del C.attribute
+                return False
+
+        class Descriptor:
+            def __get__(self, obj, kind=None): return 1
+
+        class C: pass
+
+        def read(obj): return obj.attribute
+
+        for _ in range(3):
+            C.attribute, compared, obj = Descriptor(), [], C()
+            obj.__dict__[Key()] = 0
+            assert read(obj) == 1 and set(compared) == {"attribute"} and not hasattr(obj, "attribute"), compared
+        """,
+    )
+
+
+def test_dictionary_of_an_object_of_the_trace_stays_its_own(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class C: pass
+        class Key:
+            def __hash__(self): return 1
+
+        def made(key):
+            obj = C()
+            obj.first = 1
+            obj.__dict__[key()] = 2  # its __hash__ may end the capture, with the dictionary on the stack
+            names = vars(obj)
+            names["last"] = 3
+            return obj, names
+
+        def call(key):
+            sys.intern("ends the capture")
+            return made(key)
+
+        for key in [str, Key, object] * 2:
+            for make in made, call:
+                obj, names = make(key)
+                assert vars(obj) is names and obj.last == 3 and list(names.values()) == [1, 2, 3], (key, names)
+        """,
+    )
+
+
+FAILING_CALLS = """
+import dis
+
+def divide(n):
+    kept = [n]
+    sys.intern("ends the capture")
+    return kept[0] / (n - n)
+
+def deep(n):
+    before = n + 1
+    return divide(before) + 1
+
+def loop(n):
+    for i in range(n):
+        text = str(i)
+        if i == 2: raise KeyError(text)
+
+def handler(n):
+    try:
+        divide(n)
+    except ZeroDivisionError as error:
+        raise ValueError(n) from error
+
+def cleanup(n):
+    try:
+        return int("no number")
+    finally:
+        n += 1
+        sys.intern("ends the capture")
+
+def method(n):
+    return "text".join(n)
+
+def gives_traceback(n):
+    try:
+        divide(n)
+    except ZeroDivisionError as error:
+        return error.__traceback__
+
+def gives_exception(n):
+    try:
+        raise LookupError(n)
+    except LookupError as error:
+        found = error
+    return found
+
+def gives_all(n):
+    try: divide(n)
+    except ZeroDivisionError: return sys.exc_info()
+
+def outcome(call):
+    try:
+        result = call(7)
+    except Exception as error:
+        return error, error.__traceback__.tb_next
+    if isinstance(result, Exception): return result, result.__traceback__
+    if isinstance(result, tuple): return result[1], result[2]
+    return None, result
+
+def instruction(code, lasti):
+    # A call of a Python function may stand at the cache behind it.
+    return max(i.offset for i in dis.get_instructions(code) if i.offset <= lasti)
+
+def shown(error, entry):
+    parts = [repr(error)]
+    while entry:
+        frame = entry.tb_frame
+        code, places = frame.f_code, (entry.tb_lasti, frame.f_lasti)
+        parts.append((code, [instruction(code, place) for place in places], entry.tb_lineno, frame.f_lineno))
+        parts.append(sorted((name, repr(value)) for name, value in frame.f_locals.items() if name != "found"))
+        entry = entry.tb_next
+    return parts
+
+calls = [divide, deep, loop, handler, cleanup, method, gives_traceback, gives_exception, gives_all]
+eager = {call: shown(*outcome(call)) for call in calls}
+"""
+
+
+
+def test_frame_that_an_exception_has_ended_shows_its_own_code(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        for _ in range(3):
+            for call in calls:
+                found = shown(*outcome(call))
+                assert found == eager[call], (call.__name__, found, eager[call])
+        """,
+        before=FAILING_CALLS,
+    )
+
+
+def test_function_that_a_weak_reference_watches_dies_where_its_name_is_deleted(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class Case:
+            def died(self, reference): self.deaths += 1
+            def check(self, make):
+                self.deaths = 0
+                made = make()
+                reference = weakref.ref(made, self.died)
+                del made
+                self.expect(self.deaths, 1)
+                return reference()
+            def expect(self, found, wanted):
+                if found != wanted: raise AssertionError((found, wanted))
+
+        def function():
+            def inner(): pass
+            return inner
+
+        def method(): return Case().died
+
+        for _ in range(3):
+            for make in Case, function, method: assert Case().check(make) is None
+        """,
+    )
+
+
+def test_taking_the_only_item_leaves_the_table_that_it_leaves_in_eager(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        for _ in range(3): assert [size(take) for take in takes] == eager, ([size(take) for take in takes], eager)
+        """,
+        before="""
+        def pop(obj): return obj.__dict__.pop("a")
+        def popitem(obj): return vars(obj).popitem()
+        def delete(obj): del obj.__dict__["a"]
+
+        def size(take):
+            class C: pass
+            sizes = []
+            for i in range(3):
+                obj = C()
+                obj.a = 1
+                take(obj)
+                sizes.append(sys.getsizeof(obj.__dict__))
+                obj.a = 2
+                sizes.append(sys.getsizeof(obj.__dict__))
+            return sizes
+
+        takes = [pop, popitem, delete]
+        eager = [size(take) for take in takes]
+        """,
+    )
