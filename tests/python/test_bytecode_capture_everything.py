@@ -338,6 +338,7 @@ def test_function_that_a_weak_reference_watches_dies_where_its_name_is_deleted(t
     )
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="since 3.11 eager differs from itself: its objects come to share tables")
 def test_taking_the_only_item_leaves_the_table_that_it_leaves_in_eager(tmp_path):
     run_captured(
         tmp_path,
