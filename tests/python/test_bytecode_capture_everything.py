@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 import framejit_bytecode
 
 PACKAGES = os.path.dirname(os.path.dirname(framejit_bytecode.__file__))
@@ -24,8 +26,13 @@ def run_captured(tmp_path, program, before=""):
     path.write_text(START + textwrap.dedent(before) + "_core.capture_everything()\n" + textwrap.dedent(program))
     env = dict(os.environ, PYTHONPATH=PACKAGES, FRAMEJIT_STRICT="1", PYTHONDONTWRITEBYTECODE="1")
     run = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(path)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, universal_newlines=True, timeout=120,
+        [sys.executable, "-X", "faulthandler", str(path)],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        timeout=120,
     )
     assert run.returncode == 0, run.stdout[-4000:]
 
@@ -296,7 +303,6 @@ eager = {call: shown(*outcome(call)) for call in calls}
 """
 
 
-
 def test_frame_that_an_exception_has_ended_shows_its_own_code(tmp_path):
     run_captured(
         tmp_path,
@@ -338,7 +344,9 @@ def test_function_that_a_weak_reference_watches_dies_where_its_name_is_deleted(t
     )
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 11), reason="since 3.11 eager differs from itself: its objects come to share tables")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 11), reason="since 3.11 eager differs from itself: its objects come to share tables"
+)
 def test_taking_the_only_item_leaves_the_table_that_it_leaves_in_eager(tmp_path):
     run_captured(
         tmp_path,
