@@ -159,19 +159,20 @@ void show_own_code_in(PyObject* traceback, PyObject* result) {
   framejit_frame_become(frame, reinterpret_cast<PyCodeObject*>(own_code), own_offset(view.lasti));
 }
 
-PyObject* traceback_of(PyObject* value) {
-  if (PyTraceBack_Check(value)) return Ref::borrow(value).release();
-  if (PyExceptionInstance_Check(value)) return PyException_GetTraceback(value);
-  if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 3 && PyTraceBack_Check(PyTuple_GET_ITEM(value, 2)))
-    return Ref::borrow(PyTuple_GET_ITEM(value, 2)).release();
-  return nullptr;
+// Of what a frame gives: an exception, a traceback, or what sys.exc_info() gives. Null for all else.
+Ref traceback_of(PyObject* value) {
+  Ref traceback = Ref::borrow(value);
+  if (PyExceptionInstance_Check(value)) traceback = Ref::steal(PyException_GetTraceback(value));
+  if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 3) traceback = Ref::borrow(PyTuple_GET_ITEM(value, 2));
+  // with_traceback(None) leaves None there.
+  return traceback && PyTraceBack_Check(traceback.get()) ? traceback : Ref();
 }
 
 }  // namespace
 
 void show_own_code(PyObject* result) {
   if (result) {
-    const Ref traceback = Ref::steal(traceback_of(result));
+    const Ref traceback = traceback_of(result);
     if (traceback) show_own_code_in(traceback.get(), result);
     return;
   }

@@ -374,3 +374,32 @@ def test_taking_the_only_item_leaves_the_table_that_it_leaves_in_eager(tmp_path)
         eager = [size(take) for take in takes]
         """,
     )
+
+
+def test_exception_given_back_without_its_traceback(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        for n in range(3): assert caller(n) == (n,)
+        """,
+        before="""
+        import traceback
+
+        class Expected:  # as unittest.TestCase.assertRaises
+            def __enter__(self): return self
+            def __exit__(self, kind, error, entry):
+                traceback.clear_frames(entry)
+                self.error = error.with_traceback(None)
+                return True
+
+        def fails(n): raise LookupError(n)
+
+        def gives_exception(n):
+            with Expected() as expected: fails(n)
+            return expected.error
+
+        def caller(n):
+            error = gives_exception(n)
+            return error.args
+        """,
+    )
