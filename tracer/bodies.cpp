@@ -162,7 +162,7 @@ void Simulator::require_pure(const CallableRow& row, PyObject* self, CallArgs& a
   const bool listed = std::find(kPureHandlers.begin(), kPureHandlers.end(), row.handler) != kPureHandlers.end();
   const bool pure = row.kind == CallableKind::kPure || row.kind == CallableKind::kRecord ||
                     row.kind == CallableKind::kIterate || row.kind == CallableKind::kBreak ||
-                    (row.kind == CallableKind::kState && is_in_checkpoint()) ||
+                    (row.kind == CallableKind::kState && may_set_state()) ||
                     (row.kind == CallableKind::kHandler && listed) || is_pure_container_method(*this, row, self);
   if (!pure) refuse_in_body(std::string(row.path) + " is called");
   for (SymValue& value : args.positional) {

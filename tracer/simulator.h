@@ -164,6 +164,8 @@ class Simulator {
     return in_body(std::forward<Run>(run));
   }
   bool is_in_checkpoint() const { return in_checkpoint_; }
+  // What a checkpointed function sets it has put back when it ends. A body inside of it may be one that does not run.
+  bool may_set_state() const { return in_checkpoint_ && body_depth_ == 1; }
   // It is new, and nothing outside of this body can have it: it may be changed here.
   void note_made_in_body(PyObject* obj) { made_in_body_.try_emplace(obj, Ref::borrow(obj), body_depth_); }
   void note_made_in_body(const SimFrame& frame, const Instruction& instr);

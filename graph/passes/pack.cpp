@@ -104,6 +104,7 @@ class Packer {
     ResultMeta result;
     result.meta = std::move(meta);
     to_.set_new_state({});
+    to_.set_new_recompute(0);
     return to_.node(to_.add_node(op, operands, {&result, 1}, values_.location(like))).result();
   }
 

@@ -76,7 +76,7 @@ bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
   return !graph.meta(node.result()).device.is_cpu() || why_no_kernels().empty();
 }
 
-bool is_dear(const graph::Graph&, const graph::Node&) { return false; }
+bool is_never_cheap(const graph::Graph&, const graph::Node&) { return false; }
 
 }  // namespace
 
@@ -85,7 +85,7 @@ int64_t TrainingProgram::set_small(int64_t bytes) { return small_bytes.exchange(
 void TrainingProgram::choose_saved(bool kernels) {
   if (again_ || !(kernels || recording_->joint->has_recompute())) return;
   kernels_ = kernels;
-  again_.emplace(*recording_->joint, kernels ? &is_cheap : &is_dear);
+  again_.emplace(*recording_->joint, kernels ? &is_cheap : &is_never_cheap);
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;
   for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);

@@ -7,6 +7,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential, noop_conte
 
 import framejit
 from support import counts
+from support.autograd_functions import Same
 from support.counts import at_least
 from support.native import needs_kernels, peak_memory
 from support.same_as_eager import assert_same_as_eager
@@ -295,21 +296,11 @@ BREAKS = {
     "a list of another call": changes_another_calls_list,
     "a generator": lambda x: checkpoint(with_generator, x, use_reentrant=False),
     "other random numbers": lambda x: checkpoint(torch.dropout, x, 0.5, True, use_reentrant=False, preserve_rng_state=False),
-    "a function of autograd": lambda x: checkpoint(Double.apply, x, use_reentrant=False),
+    "a function of autograd": lambda x: checkpoint(Same.apply, x, use_reentrant=False),
     "what autograd saved is written": lambda x: checkpoint(in_place, x, use_reentrant=False).mul_(2),
     "state that stays changed": leaves_grad_mode_off,
     "a break": lambda x: checkpoint(lambda y: (framejit.graph_break(), y.sin())[1], x, use_reentrant=False),
 }
-
-
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
 
 
 @pytest.mark.parametrize("what", BREAKS)
@@ -335,6 +326,23 @@ def test_the_call_is_eagers_where_the_function_may_not_run_twice(what):
     assert counted.graphs >= 1
     for result in results:
         assert all(torch.equal(a, b) for a, b in zip(run(f), result))
+
+
+def test_a_branch_inside_may_not_set_grad_mode():
+    """It is followed whether it runs or not. An error is asked for, since eager's torch.cond would start Dynamo."""
+
+    def branch(x):
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    def inside(x):
+        with torch.no_grad():
+            y = torch.cond(x.sum() > 10, branch, torch.neg, (x,))
+        return x.sin() + y
+
+    compiled = framejit.to_static(lambda x: checkpoint(inside, x, use_reentrant=False), full_graph=True)
+    with pytest.raises(framejit.GraphBreakError, match="_set_grad_enabled is called"):
+        compiled(torch.ones(3, requires_grad=True))
 
 
 def test_what_the_function_raises():

@@ -584,6 +584,9 @@ BREAKS = {
     "a global is written": (function(writes_global), "in its backward a name, an attribute or an item is written"),
     "an exception may be handled": (function(handles), "in its backward an exception may be handled"),
     "a list of the program": (function(lambda ctx, g: g * TABLE[1]), "in its backward a 'list' is read"),
+    "a sum of a list": (function(lambda ctx, g: g * sum(TABLE)), "in its backward a 'list' is read"),
+    "an iterator of a list": (function(lambda ctx, g: g * next(iter(TABLE))), "in its backward a 'list' is read"),
+    "pairs of a list": (function(lambda ctx, g: g * [a * b for a, b in zip(TABLE, TABLE)][0]), "in its backward a 'list' is read"),
     "a tensor of the program": (function(lambda ctx, g: g * SHIFT), "in its backward a 'Tensor' is read"),
     "a tensor's data": (function(reads_data), "in its backward"),
     "how a gradient lies in memory": (
