@@ -1,5 +1,6 @@
 #include "graph/capture.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace framejit::graph {
@@ -13,8 +14,11 @@ void add_guards_of(Capture& capture, const Capture& other) {
   }
   capture.classes.insert(capture.classes.end(), other.classes.begin(), other.classes.end());
   std::unordered_set<uint32_t> tensors;
-  for (const Guard& row : capture.guards.rows())
+  uint64_t apart_sets = 0;
+  for (const Guard& row : capture.guards.rows()) {
     if (row.kind == GuardKind::kTensorMatch) tensors.insert(row.source.value);
+    if (row.kind == GuardKind::kApart) apart_sets = std::max(apart_sets, row.number + 1);
+  }
   for (Guard row : other.guards.rows()) {
     if (row.source.valid()) row.source = renamed[row.source.index()];
     if (row.other.valid()) row.other = renamed[row.other.index()];
@@ -23,6 +27,7 @@ void add_guards_of(Capture& capture, const Capture& other) {
       capture.tensor_facts.push_back(other.tensor_facts[row.number]);
       row.number = capture.tensor_facts.size() - 1;
     }
+    if (row.kind == GuardKind::kApart) row.number += apart_sets;
     capture.guards.add(row);
   }
 }

@@ -225,6 +225,12 @@ SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, boo
   no_attribute(*this, obj, name);
 }
 
+// Whether it is asked for the grad_fn of a leaf, or of what needs no gradient: the guards know that.
+static bool has_no_history(Simulator& sim, PyObject* fake, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "grad_fn") != 0) return false;
+  return sim.check(PyObject_GetAttr(fake, name)).get() == Py_None;
+}
+
 static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
   PyObject* fake = owner.get();
   World& world = sim.world();
@@ -233,6 +239,7 @@ static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject
   PyObject* found = sim.lookup_type(Py_TYPE(fake), name);
   const Outside* outside = world.find(fake);
   if (found) {
+    if (has_no_history(sim, fake, name)) return SymValue::borrow(Py_None);
     if (is_forbidden_tensor_attribute(name))
       sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of a tensor", PyUnicode_AsUTF8(name)));
     if (outside && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
@@ -512,12 +519,27 @@ static bool is_plain_module_write(Simulator& sim, PyObject* module, PyObject* na
   return !find_in_module(sim, module, name).has_value();
 }
 
+// The gradient of a tensor from outside, which is written when the capture ends. The library looks whether it may be.
+static void store_grad(Simulator& sim, PyObject* fake, PyObject* name, SymValue value) {
+  PyObject* grad = sim.realise(value);
+  const bool fits = grad == Py_None || (sim.is_tensor(grad) && sim.services().host.is_fake(grad) &&
+                                        !sim.services().host.is_level_tensor(grad));
+  if (!fits || PyObject_SetAttr(fake, name, grad) < 0) {
+    PyErr_Clear();
+    sim.stop(StopReason::kUnsupportedAttribute, "write of an unusual 'grad' of a tensor");
+  }
+  sim.check_status(PyObject_SetAttr(fake, name, Py_None));
+  sim.world().write(fake, name, value.obj);
+}
+
 // A name that the type does not have lies in the tensor's dictionary: of one from outside it is written when the
 // capture ends, one made in the trace takes it along.
 static void store_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name, SymValue value) {
   PyObject* fake = owner.get();
   World& world = sim.world();
   PyObject* hook = sim.lookup_type(Py_TYPE(fake), interned("__setattr__"));
+  if (world.find(fake) && hook && is_c_method(hook) && !PyUnicode_CompareWithASCIIString(name, "grad"))
+    return store_grad(sim, fake, name, std::move(value));
   if (sim.lookup_type(Py_TYPE(fake), name) || !hook || !is_c_method(hook))
     sim.stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a tensor", PyUnicode_AsUTF8(name)));
   sim.realise(value);

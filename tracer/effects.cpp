@@ -1,4 +1,6 @@
 // What a segment leaves changed: containers, attributes, global state.
+#include <algorithm>
+
 #include "tracer/library.h"
 #include "tracer/recipes.h"
 #include "tracer/set_table.h"
@@ -9,13 +11,28 @@ using graph::Effect;
 using graph::EffectKind;
 using graph::RecipeId;
 
-// A change to one of two objects that are distinct today: the capture holds only while they stay so.
+// A change to one of several objects that are distinct today: the capture holds only while they stay so.
 void RecipeBuilder::guard_apart(PyObject* changed) {
   const Outside& mine = *world_.find(changed);
-  for (PyObject* other : world_.outside_in_order()) {
-    const Outside& theirs = *world_.find(other);
-    if (other != changed && theirs.kind == mine.kind && Py_TYPE(theirs.real.get()) == Py_TYPE(mine.real.get()))
-      world_.guard_same(mine.source, theirs.source, false);
+  const auto kind = std::pair(mine.kind, Py_TYPE(mine.real.get()));
+  if (std::find(apart_.begin(), apart_.end(), kind) == apart_.end()) apart_.push_back(kind);
+}
+
+// Once for all that was changed, when all that is read is known.
+void RecipeBuilder::add_apart_guards() {
+  for (PyObject* obj : world_.outside_in_order())
+    if (world_.are_apart() && world_.find(obj)->kind == OutsideKind::kTensor) guard_apart(obj);
+  uint64_t set = 0;
+  for (const auto& [kind, type] : apart_) {
+    std::vector<graph::SourceId> members;
+    for (PyObject* obj : world_.outside_in_order()) {
+      const Outside& outside = *world_.find(obj);
+      if (outside.kind == kind && Py_TYPE(outside.real.get()) == type) members.push_back(outside.source);
+    }
+    if (members.size() == 2) world_.guard_same(members[0], members[1], false);
+    if (members.size() <= 2) continue;
+    for (graph::SourceId member : members) world_.guard(graph::GuardKind::kApart, member, nullptr, set);
+    ++set;
   }
 }
 
@@ -161,6 +178,7 @@ void RecipeBuilder::add_effects() {
   add_write_effects();
   add_state_effects();
   add_device_effects();
+  add_apart_guards();
   capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
 }
 

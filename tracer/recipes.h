@@ -53,6 +53,7 @@ class RecipeBuilder {
   void add_attributes(graph::RecipeId recipe, PyObject* obj, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);
+  void add_apart_guards();
   void finish_graph();
 
   Simulator& sim_;
@@ -62,6 +63,7 @@ class RecipeBuilder {
   std::unordered_map<PyObject*, graph::RecipeId> memo_;
   std::vector<PyObject*> outputs_;
   std::vector<graph::Effect> slot_effects_;
+  std::vector<std::pair<OutsideKind, PyTypeObject*>> apart_;  // of the objects from outside that are changed
   std::vector<std::pair<size_t, uint32_t>> unread_;  // frame, slot: of a break, not live there
 };
 

@@ -111,6 +111,16 @@ class TensorHost {
     return false;
   }
 
+  // The engine is about to differentiate these inside of the trace. False with a reason if that cannot be part of the
+  // graph. `leaves`: if not null, the inputs in which it accumulates gradients. `keeps_history`: what it goes over can be
+  // differentiated again.
+  virtual bool begin_backward(const std::vector<PyObject*>& /*roots*/, std::vector<Ref>* /*leaves*/,
+                              bool /*keeps_history*/, std::string* /*why_not*/) {
+    return false;
+  }
+  // Whether no hook sees a gradient that reaches this real tensor.
+  virtual bool has_no_grad_hooks(PyObject*) { return false; }
+
   // Value of a fake in the graph now (an in-place operator does not change it).
   virtual graph::ValueId value_of(PyObject* fake) = 0;
   // Ends the graph: these fakes are its outputs, in this order. Records the backward if any of them needs one.

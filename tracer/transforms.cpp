@@ -1,4 +1,4 @@
-// Handlers of what torch.func is made of: functions of torch._C._functorch, and the engine on tensors of a level.
+// Handlers of what torch.func is made of: functions of torch._C._functorch.
 #include "tracer/transforms.h"
 
 #include <algorithm>
@@ -11,15 +11,6 @@ namespace {
 
 bool is_level_tensor(Simulator& sim, PyObject* obj) {
   return sim.is_tensor(obj) && sim.services().host.is_level_tensor(obj);
-}
-
-// Of a sequence of tensors, as the engine takes them.
-bool are_level_tensors(Simulator& sim, PyObject* items) {
-  if (!PyTuple_Check(items) && !PyList_Check(items)) return false;
-  PyObject** begin = PySequence_Fast_ITEMS(items);
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i)
-    if (!is_level_tensor(sim, begin[i])) return false;
-  return PySequence_Fast_GET_SIZE(items) > 0;
 }
 
 void realise_all(Simulator& sim, CallArgs& args) {
@@ -88,38 +79,6 @@ SymValue call_enable_saved_hooks(Simulator& sim, PyObject* callable, CallArgs ar
   if (messages.empty()) sim.stop(StopReason::kUnknownCall, qualified_name(callable));
   messages.pop_back();
   return leave(sim, callable, args);
-}
-
-// torch.autograd.grad on tensors of a level. The engine runs on this thread: the recorder is there.
-SymValue call_engine(Simulator& sim, PyObject* callable, CallArgs args) {
-  constexpr size_t kInputs = 4;  // outputs, gradients, retain_graph, create_graph, inputs, allow_unreachable
-  realise_all(sim, args);
-  bool accumulates = true;
-  for (auto& [name, value] : args.keywords)
-    if (PyUnicode_CompareWithASCIIString(name.get(), "accumulate_grad") == 0) accumulates = value.get() != Py_False;
-  if (accumulates || args.positional.size() <= kInputs || !are_level_tensors(sim, args.positional[0].get()) ||
-      !are_level_tensors(sim, args.positional[kInputs].get()))
-    sim.stop(StopReason::kUnknownCall, qualified_name(callable));
-  Ref log = imported(sim, "torch.autograd.graph", "log");
-  Ref level = sim.check(PyObject_CallMethod(log.get(), "getEffectiveLevel", nullptr));
-  if (PyLong_AsLong(level.get()) <= 10) sim.stop(StopReason::kUnknownCall, "the engine logs what it runs");
-  Ref engine =
-      sim.check(PyObject_GetAttrString(imported(sim, "torch.autograd", "Variable").get(), "_execution_engine"));
-  Ref run = sim.check(PyObject_GetAttrString(engine.get(), "run_backward"));
-  Ref set_threads = imported(sim, "torch._C", "_set_multithreading_enabled");
-  Ref had_threads =
-      sim.check(PyObject_CallObject(imported(sim, "torch._C", "_is_multithreading_enabled").get(), nullptr));
-  sim.check(PyObject_CallFunctionObjArgs(set_threads.get(), Py_False, nullptr));
-  struct Threads {
-    Ref set, before;
-    ~Threads() {
-      PyObject *type, *value, *traceback;
-      PyErr_Fetch(&type, &value, &traceback);
-      Ref::steal(PyObject_CallFunctionObjArgs(set.get(), before.get(), nullptr));
-      PyErr_Restore(type, value, traceback);
-    }
-  } restore{set_threads, had_threads};
-  return sim.call_real(run.get(), args);
 }
 
 }  // namespace framejit::builtins

@@ -97,6 +97,9 @@ class World {
   // From here on the dictionary's representation tells what the instance holds: what was written before goes into it.
   void move_writes(PyObject* object, PyObject* dict);
   const std::vector<AttributeWrite>& writes() const { return writes_; }
+  // The tensors from outside that are differentiated have to stay different objects.
+  void require_apart() { apart_ = true; }
+  bool are_apart() const { return apart_; }
 
   // Whether an argument, a local or the stack leads to it: each call may bring another.
   bool comes_with_the_frame(graph::SourceId source) const;
@@ -149,6 +152,7 @@ class World {
   bool frozen_ = false;
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;
+  bool apart_ = false;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
 };
 

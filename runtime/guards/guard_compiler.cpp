@@ -80,7 +80,7 @@ class GuardCompiler {
     const Guard& guard = guards_[i];
     if (guard.source.valid()) {
       need(guard.source);
-      if (guard.kind != GuardKind::kUnbound) guarded_[guard.source.index()] = true;
+      if (guard.kind != GuardKind::kUnbound && guard.kind != GuardKind::kApart) guarded_[guard.source.index()] = true;
     }
     if (guard.other.valid()) need(guard.other);
     if (guard.kind != GuardKind::kTypeIs) return;
@@ -298,8 +298,26 @@ class GuardCompiler {
       // What reads the field of a dictionary comes after what has seen one.
       if (auto type = type_guard_.find(guard.source); type != type_guard_.end()) emit_guard(type->second);
       return add_dict_length(op);
+    } else if (guard.kind == GuardKind::kApart && !ends_apart_set(i, op)) {
+      return;
     }
     add(op);
+  }
+
+  // One operation for the whole set, at its last row.
+  bool ends_apart_set(uint32_t i, Op& op) {
+    auto& sets = program_.apart_sets_;
+    auto in_same_set = [&](uint32_t row) {
+      return row < guards_.size() && guards_[row].kind == GuardKind::kApart && guards_[row].number == op.number;
+    };
+    if (i == 0 || !in_same_set(i - 1)) sets.emplace_back();
+    sets.back().members.push_back(op.reg);
+    if (in_same_set(i + 1)) return false;
+    size_t room = 4;
+    while (room < 2 * sets.back().members.size()) room *= 2;
+    sets.back().table.resize(room);
+    op.number = sets.size() - 1;
+    return true;
   }
 
   static OpCode guard_code(GuardKind kind) {
@@ -339,6 +357,10 @@ class GuardCompiler {
         return OpCode::kGlobalState;
       case GuardKind::kNothingHandled:
         return OpCode::kNothingHandled;
+      case GuardKind::kApart:
+        return OpCode::kApart;
+      case GuardKind::kNoGradHooks:
+        return OpCode::kNoGradHooks;
     }
     FJ_CHECK(false, "guard kind {} has no instruction", static_cast<int>(kind));
     return OpCode::kBound;

@@ -47,6 +47,8 @@ enum class GuardProgram::OpCode : uint8_t {
   kSetGives,
   kSame,
   kNotSame,
+  kApart,
+  kNoGradHooks,
   kTypeAttrAbsent,
   kMroIs,
   kAnswers,

@@ -125,6 +125,21 @@ PyObject* GuardProgram::find_instance_dict(PyObject* instance, DictSlot& cache) 
   return *slot;
 }
 
+bool GuardProgram::are_apart(ApartSet& set) const {
+  std::vector<PyObject*>& table = set.table;
+  table.assign(table.size(), nullptr);  // a power of two, at least half of it free
+  for (uint32_t member : set.members) {
+    PyObject* const obj = registers_[member];
+    size_t slot = (reinterpret_cast<uintptr_t>(obj) >> 4) * 0x9E3779B97F4A7C15ull >> 32 & (table.size() - 1);
+    while (table[slot]) {
+      if (table[slot] == obj) return false;
+      slot = (slot + 1) & (table.size() - 1);
+    }
+    table[slot] = obj;
+  }
+  return true;
+}
+
 void GuardProgram::arm(const Op& op) {
   Group& group = groups_[op.number];
   if (op.code == OpCode::kTypeArm) {
@@ -189,6 +204,10 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       return answers(subject, op.object);
     case OpCode::kNothingHandled:
       return !is_handling_exception();
+    case OpCode::kApart:
+      return are_apart(apart_sets_[op.number]);
+    case OpCode::kNoGradHooks:
+      return subject && tensors_.has_no_grad_hooks(subject);
     case OpCode::kEquals:
       return same_plain_data(subject, op.object);
     case OpCode::kDictKeys:

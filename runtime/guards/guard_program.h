@@ -100,6 +100,11 @@ class GuardProgram {
     PyObject** slot = nullptr;
     PyObject* dict = nullptr;
   };
+  // Registers whose objects are all different, and room to see it.
+  struct ApartSet {
+    std::vector<uint32_t> members;
+    std::vector<PyObject*> table;
+  };
   // State of one dictionary or type between checks.
   struct Group {
     PyObject* owner = nullptr;  // null: not armed
@@ -128,6 +133,7 @@ class GuardProgram {
   bool run_cold(const Op& op, OwnedValues& owned);
   PyObject* instance_dict(PyObject* instance, DictSlot& cache);
   static PyObject* find_instance_dict(PyObject* instance, DictSlot& cache);
+  bool are_apart(ApartSet& set) const;
   static PyObject* part_of(PyObject* obj, OpCode part);
   void arm(const Op& op);
 
@@ -138,6 +144,7 @@ class GuardProgram {
   std::vector<PyObject*> registers_;
   std::vector<Group> groups_;
   std::vector<DictSlot> dict_slots_;
+  std::vector<ApartSet> apart_sets_;
   std::vector<DictLength> dict_lengths_;
   std::vector<uint64_t> tensor_words_;
   uint32_t failed_ = 0;

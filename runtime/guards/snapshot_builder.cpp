@@ -319,6 +319,11 @@ class SnapshotBuilder {
         return true;
       case OpCode::kEquals:
         return pinned && value && (value == op.object || compares_in_place(value)) && test(op);
+      case OpCode::kApart: {
+        const std::vector<uint32_t>& members = program_.apart_sets_[op.number].members;
+        auto is_known = [this](uint32_t reg) { return known_[reg] != Known::kNothing; };
+        return std::all_of(members.begin(), members.end(), is_known) && test(op);
+      }
       case OpCode::kLength:
         if (!value || !(PyTuple_Check(value) || PyList_Check(value))) return false;
         expect_type(op.reg, i);

@@ -26,6 +26,8 @@ struct TensorGuards {
   bool (*matches)(PyObject* tensor, const uint64_t* words) = nullptr;
   // The first row whose tensor is not as it says, or `count`.
   size_t (*first_mismatch)(const TensorRow* rows, size_t count) = nullptr;
+  // Whether no hook of any kind sees a gradient that reaches this tensor.
+  bool (*has_no_grad_hooks)(PyObject* tensor) = nullptr;
   // Grad and inference mode, autocast, defaults, deterministic mode, active modes and back-end switches, as one word.
   uint64_t (*global_state)() = nullptr;
 };

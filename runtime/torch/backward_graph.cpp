@@ -5,6 +5,9 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <string_view>
 
 #include "graph/split.h"
 #include "runtime/torch/convert.h"
@@ -54,6 +57,32 @@ class OnThisThread {
   bool previous_;
 };
 
+// What was recorded behind the forward goes again, however the scope is left.
+class BehindForward {
+ public:
+  explicit BehindForward(Recording& recording)
+      : recording_(recording),
+        nodes_(joint().node_count()),
+        values_(joint().value_count()),
+        inputs_(joint().inputs().size()) {
+    recording_.recorder.set_ambient_grad_mode(false);  // of the backward, which is no change inside of the forward
+  }
+  ~BehindForward() {
+    recording_.recorder.set_ambient_grad_mode(recording_.state.grad_mode());
+    joint().truncate(nodes_, values_, inputs_);
+    recording_.recorder.forget_values_from(ValueId(values_));
+  }
+  BehindForward(const BehindForward&) = delete;
+  BehindForward& operator=(const BehindForward&) = delete;
+  size_t first_node() const { return nodes_; }
+  size_t first_value() const { return values_; }
+
+ private:
+  graph::Graph& joint() const { return *recording_.joint; }
+  Recording& recording_;
+  size_t nodes_, values_, inputs_;
+};
+
 // The program's own backwards run on fakes: none of their frames is to be captured.
 class LetThrough {
  public:
@@ -81,9 +110,9 @@ std::vector<TangentMeta> usual_tangents(const Recording& recording) {
 
 BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents) {
   graph::Graph& joint = *recording.joint;
-  size_t node_count = joint.node_count(), value_count = joint.value_count(), input_count = joint.inputs().size();
   joint.set_new_state({});  // a backward runs later, in a state of its own
   recording.recorder.set_graph(&joint);
+  const BehindForward behind(recording);
   Recorder::Active active(&recording.recorder);
 
   std::vector<at::Tensor> outputs, grad_outputs, inputs;
@@ -102,14 +131,12 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
     std::optional<LetThrough> let_through;
     if (!recording.functions.empty()) let_through.emplace(*gate_for_program_code());
     AllowThreads no_gil;
-    Unrecordable unrecordable(recording, node_count);
+    Unrecordable unrecordable(recording, behind.first_node());
     OnThisThread here;
-    recording.recorder.set_ambient_grad_mode(false);  // of the backward, which is no change inside of the forward
     grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true, /*create_graph=*/false,
                                   /*allow_unused=*/true);
     unrecordable.clear();
   }
-  recording.recorder.set_ambient_grad_mode(recording.state.grad_mode());
   std::vector<ValueId> gradients;
   for (const at::Tensor& grad : grads) {
     FakeImpl* fake = grad.defined() ? fake_impl(grad) : nullptr;
@@ -117,16 +144,40 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
     gradients.push_back(fake ? fake->value() : ValueId());
   }
   graph::Split split = graph::split_off(joint, {.name = "backward",
-                                                .first_node = node_count,
-                                                .first_value = value_count,
+                                                .first_node = behind.first_node(),
+                                                .first_value = behind.first_value(),
                                                 .parameters = tangent_values,
                                                 .outputs = gradients,
                                                 .locations = false});
-  BackwardGraph backward{std::move(split.graph), std::move(split.captured), std::move(tangent_roots),
-                         std::move(split.outputs)};
-  joint.truncate(node_count, value_count, input_count);
-  recording.recorder.forget_values_from(ValueId(value_count));
-  return backward;
+  return {std::move(split.graph), std::move(split.captured), std::move(tangent_roots), std::move(split.outputs)};
+}
+
+void set_freed_roots_apart(Recording& recording) {
+  const std::vector<TangentMeta> usual = usual_tangents(recording);
+  auto is_freed = [&](size_t i) {
+    std::vector<TangentMeta> tangents(usual.size());
+    tangents[i] = usual[i];
+    try {
+      record_backward(recording, tangents);
+    } catch (const c10::Error& error) {
+      recording.unrecordable = {};
+      return std::string_view(error.what_without_backtrace()).find(torch::autograd::ERR_BACKWARD_TWICE) !=
+             std::string_view::npos;
+    }
+    return false;
+  };
+  std::vector<ValueId> roots;
+  std::vector<at::Tensor> fakes;
+  for (size_t i = 0; i < usual.size(); ++i) {
+    if (is_freed(i)) {
+      recording.freed_roots.push_back(recording.roots[i]);
+      continue;
+    }
+    roots.push_back(recording.roots[i]);
+    fakes.push_back(recording.root_fakes[i]);
+  }
+  recording.roots = std::move(roots);
+  recording.root_fakes = std::move(fakes);
 }
 
 }  // namespace framejit::torchlib

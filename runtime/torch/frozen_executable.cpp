@@ -149,7 +149,7 @@ bool needs_grad_modes(const graph::Graph& graph, const Recording& recording) {
 
 bool may_freeze(const graph::Graph& graph, const Recording& recording) {
   return !graph.has_states() && graph.subgraph_count() == 0 && !needs_grad_modes(graph, recording) &&
-         recording.roots.empty();
+         recording.roots.empty() && recording.freed_roots.empty();
 }
 
 // Elsewhere numbers could not be compared without waiting for the device.

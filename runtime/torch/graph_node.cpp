@@ -6,8 +6,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <type_traits>
-
+#include "runtime/torch/node_pointer.h"
 #include "runtime/torch/training.h"
 
 namespace framejit::torchlib {
@@ -18,18 +17,6 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 namespace {
-
-using NodePtr = decltype(torch::autograd::Edge::function);  // shared_ptr or intrusive_ptr, by release
-
-template <class T, class Ptr = NodePtr>
-auto make_node(std::shared_ptr<TrainingProgram> program) {
-  if constexpr (std::is_same_v<Ptr, std::shared_ptr<Node>>) {
-    // Long chains of nodes are taken apart without recursion. Found by its argument: not all releases have it.
-    return std::shared_ptr<T>(new T(std::move(program)), [](auto* node) { deleteNode(node); });
-  } else {
-    return c10::make_intrusive<T>(std::move(program));
-  }
-}
 
 template <class Self, class Ptr = NodePtr>
 Ptr pointer_to(Self* self) {

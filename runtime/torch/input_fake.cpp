@@ -3,17 +3,15 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <type_traits>
-
 #include "base/once.h"
 #include "runtime/torch/names.h"
+#include "runtime/torch/node_pointer.h"
 #include "runtime/torch/py_tensor.h"
 
 namespace framejit::torchlib {
 namespace {
 
 using torch::autograd::Node;
-using NodePtr = decltype(torch::autograd::Edge::function);
 
 // Where the autograd graph of a real tensor begins. Gradients stop there, so it never runs.
 class OutsideNode final : public Node {
@@ -24,22 +22,13 @@ class OutsideNode final : public Node {
   }
 };
 
-template <class Ptr = NodePtr>
-Ptr make_outside_node() {
-  if constexpr (std::is_same_v<Ptr, std::shared_ptr<Node>>) {
-    return std::make_shared<OutsideNode>();
-  } else {
-    return c10::make_intrusive<OutsideNode>();
-  }
-}
-
 void set_history(const at::Tensor& fake, const at::Tensor& real) {
   if (!real.requires_grad()) return;
   if (real.is_leaf()) {
     fake.unsafeGetTensorImpl()->set_requires_grad(true);
     return;
   }
-  NodePtr node = make_outside_node();
+  NodePtr node = make_node<OutsideNode>();
   uint32_t output = node->add_input_metadata(fake);
   torch::autograd::impl::set_gradient_edge(fake, {node, output});
 }
@@ -57,6 +46,8 @@ bool overrides_functions(PyTypeObject* type) {
 }
 
 }  // namespace
+
+bool is_outside_node(const Node& node) { return dynamic_cast<const OutsideNode*>(&node) != nullptr; }
 
 const char* why_not_strided(const at::Tensor& tensor) {
   using c10::DispatchKey;

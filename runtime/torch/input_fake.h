@@ -11,6 +11,9 @@ const char* why_not_strided(const at::Tensor& tensor);
 // Null if a graph may take this real tensor as an input, else the reason in words.
 const char* why_not_input(PyObject* real);
 
+// Whether it is where the autograd graph of a real tensor begins, which is no leaf.
+bool is_outside_node(const torch::autograd::Node& node);
+
 // A Python object of the real one's type. New reference, or null with a Python error. Throws.
 PyObject* make_input_fake(Recording& recording, PyObject* real);
 

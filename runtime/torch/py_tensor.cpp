@@ -75,6 +75,17 @@ inline bool matches(PyObject* tensor, const uint64_t* words) {
 
 }  // namespace
 
+bool has_no_grad_hooks(PyObject* tensor) {
+  const at::Tensor& value = THPVariable_Unpack(tensor);
+  const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(value);
+  if (!autograd) return true;
+  if (!autograd->hooks_.empty() || autograd->post_acc_grad_hooks_ || autograd->retains_grad_) return false;
+  // Libraries that share gradients out hang theirs on the node.
+  const auto accumulator = autograd->grad_accumulator_.lock();
+  if (!accumulator) return true;
+  return accumulator->pre_hooks().empty() && accumulator->post_hooks().empty();
+}
+
 bool tensor_matches(PyObject* tensor, const uint64_t* words) { return matches(tensor, words); }
 
 size_t first_mismatch(const runtime::TensorRow* rows, size_t count) {

@@ -61,6 +61,10 @@ struct Recording {
   std::vector<graph::ValueId> roots;
   std::vector<at::Tensor> root_fakes;
   std::vector<uint32_t> differentiable_inputs;
+  // The program has differentiated inside of the capture, and what that went over cannot be differentiated again.
+  bool history_freed = false;
+  // Roots whose own backward is such: it raises what eager's would.
+  std::vector<graph::ValueId> freed_roots;
   // The forward graph again: backwards are recorded at its end, and cut off into a BackwardGraph.
   std::optional<graph::Graph> joint;
   // After record_backward failed: the node of the forward whose gradient could not be recorded, if that is known.
@@ -76,6 +80,8 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
 
 // Records the gradients of the inputs for tangents like these. May be called again, from any thread but one at a time.
 BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents);
+// Takes the roots whose backward goes over freed history out of roots and root_fakes.
+void set_freed_roots_apart(Recording& recording);
 // Tangents that are laid out as the roots are.
 std::vector<TangentMeta> usual_tangents(const Recording& recording);
 

@@ -18,6 +18,7 @@
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
+#include "runtime/torch/traced_backward.h"
 
 namespace framejit::torchlib {
 namespace {
@@ -234,6 +235,19 @@ class TorchRuntime final : public runtime::TensorRuntime {
     });
   }
 
+  bool begin_backward(const std::vector<PyObject*>& roots, std::vector<Ref>* leaves, bool keeps_history,
+                      std::string* why_not) override {
+    Recording& recording = *sessions().recording;
+    const std::vector<at::Tensor> tensors = unpacked(roots);
+    if (const char* why = why_not_backward(recording, tensors)) return *why_not = why, false;
+    recording.history_freed |= !keeps_history;
+    if (!leaves) return true;
+    *leaves = wrapped([&] { return leaves_of(recording, tensors, why_not); });
+    return why_not->empty() && !PyErr_Occurred();
+  }
+
+  bool has_no_grad_hooks(PyObject* tensor) override { return torchlib::has_no_grad_hooks(tensor); }
+
   graph::ValueId value_of(PyObject* fake) override { return fake_impl(unpack_tensor(fake))->value(); }
 
   bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) override {
@@ -294,7 +308,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
   }
 
   runtime::TensorGuards guards() override {
-    return {&pack_tensor_facts, &tensor_matches, &first_mismatch, &torchlib::global_state};
+    return {&pack_tensor_facts, &tensor_matches, &first_mismatch, &torchlib::has_no_grad_hooks, &torchlib::global_state};
   }
 
  private:
@@ -324,6 +338,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
   static void finish_graph(ThreadSessions& session) {
     Recording& recording = *session.recording;
     graph::Graph& graph = recording.recorder.graph();  // recording a backward turns to another
+    if (recording.training() && recording.history_freed) set_freed_roots_apart(recording);
     if (recording.training()) session.training = std::make_shared<TrainingProgram>(session.recording);
     set_outputs(graph, recording, session.training.get());
   }
@@ -333,6 +348,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     std::vector<graph::ValueId> values;
     values.reserve(recording.outputs.size());
     for (const OutputSpec& output : recording.outputs) values.push_back(output.value);
+    values.insert(values.end(), recording.freed_roots.begin(), recording.freed_roots.end());
     if (training) {
       values.insert(values.end(), recording.roots.begin(), recording.roots.end());
       values.insert(values.end(), training->saved().begin(), training->saved().end());
