@@ -126,6 +126,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   if (training_) {
     keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
+    keep.insert(keep.end(), training_->watched().begin(), training_->watched().end());
   }
   keep.insert(keep.end(), recording->freed_roots.begin(), recording->freed_roots.end());
   const std::vector<bool> skip = unused_views(graph, views_, keep);

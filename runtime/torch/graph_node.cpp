@@ -56,16 +56,19 @@ class GraphNode final : public Node {
     released_ = true;
     for (SavedVariable& variable : variables_) variable.reset_data();
     plain_.clear();
+    watched_.clear();
     unsaved_inputs_.clear();
   }
   at::Tensor unpack(uint32_t slot);
   std::vector<at::Tensor> unpack_inputs();
   bool is_plain(const variable_list& gradients) const;
+  void require_unchanged() const;
 
   std::shared_ptr<TrainingProgram> program_;
   std::vector<Slot> slots_;  // beside TrainingProgram::saved()
   std::vector<SavedVariable> variables_;
   std::vector<at::Tensor> plain_;
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> watched_;  // beside TrainingProgram::watched()
   // Inputs that the backward does not need. Gradients of gradients do; they are not kept alive for that.
   std::vector<std::pair<uint32_t, UnsavedInput>> unsaved_inputs_;
   std::mutex state_mutex_;
@@ -99,6 +102,13 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
       plain_.push_back(tensor);
     }
   }
+  for (const ValueId value : program_->watched()) {
+    const bool is_input = graph.value(value).is_input();
+    const at::Tensor& tensor = is_input ? inputs[graph.value(value).index] : registers[forward.register_of(value)];
+    if (tensor.is_inference()) continue;
+    const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+    watched_.emplace_back(version, version.current_version());
+  }
   for (uint32_t i = 0; i < input_saved.size(); ++i) {
     if (input_saved[i]) continue;
     const at::Tensor& input = inputs[i];
@@ -110,6 +120,15 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
 at::Tensor GraphNode::unpack(uint32_t slot) {
   if (!slots_[slot].variable) return plain_[slots_[slot].index];
   return variables_[slots_[slot].index].unpack(pointer_to(this));
+}
+
+// As autograd's own saved variables, which share the version of what they are views of.
+void GraphNode::require_unchanged() const {
+  for (const auto& [version, expected] : watched_)
+    TORCH_CHECK(version.current_version() == expected,
+                "one of the variables needed for gradient computation has been modified by an inplace operation: it is "
+                "at version ",
+                version.current_version(), "; expected version ", expected, " instead.");
 }
 
 std::vector<at::Tensor> GraphNode::unpack_inputs() {
@@ -146,6 +165,7 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
     return program_->recompute(unpack_inputs(), gradients);
+  require_unchanged();
   const BackwardPlan& backward = program_->plan_for(gradients);
   if (!backward.complete) return program_->recompute(unpack_inputs(), gradients);
   const graph::Graph& graph = backward.graph.graph;

@@ -352,6 +352,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     if (training) {
       values.insert(values.end(), recording.roots.begin(), recording.roots.end());
       values.insert(values.end(), training->saved().begin(), training->saved().end());
+      values.insert(values.end(), training->watched().begin(), training->watched().end());
     }
     graph.set_outputs(values);
   }

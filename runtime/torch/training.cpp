@@ -56,6 +56,24 @@ TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
   plans_[0]->graph = record_backward(*recording_, plans_[0]->tangents);
   saved_ = plans_[0]->graph.saved;
   for (size_t i = 0; i < saved_.size(); ++i) plans_[0]->saved.push_back(static_cast<uint32_t>(i));
+  choose_watched();
+}
+
+void TrainingProgram::choose_watched() {
+  const graph::Graph& graph = *recording_->joint;
+  const graph::AliasClasses aliases(graph);
+  auto is_seen = [&](ValueId value) {
+    auto shares = [&](const OutputSpec& output) { return aliases.may_alias(output.value, value); };
+    return aliases.is_input(value) || std::any_of(recording_->outputs.begin(), recording_->outputs.end(), shares);
+  };
+  watched_.clear();
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    ValueId base = saved_[i];
+    for (ValueId next; view_step(graph, base, &next);) base = next;
+    const bool is_own = base == saved_[i] && graph.value(base).is_input();  // its variable knows its version
+    if (saves_copy(i) || is_own || !is_seen(base)) continue;
+    if (std::find(watched_.begin(), watched_.end(), base) == watched_.end()) watched_.push_back(base);
+  }
 }
 
 namespace {
@@ -93,6 +111,7 @@ void TrainingProgram::choose_saved(bool kernels) {
   for (ValueId value : saved_)
     copied_.push_back(recording_->joint->value(value).is_input() &&
                       std::find(needed.begin(), needed.end(), value) == needed.end());
+  choose_watched();
   FJ_CHECK(compute_again(*plans_.front()), "a cut that leaves the backward without a value");
 }
 

@@ -35,6 +35,9 @@ class TrainingProgram {
   const graph::Graph& first_graph() const { return plans_.front()->graph.graph; }
   // Whether saved()[i] is an input that may change before the backward runs: a copy is saved.
   bool saves_copy(size_t i) const { return !copied_.empty() && copied_[i]; }
+  // Inputs, and tensors that the program gets to see, over whose memory some of saved() lies as a view or after a write
+  // in place: whoever writes there changes what is saved.
+  const std::vector<graph::ValueId>& watched() const { return watched_; }
   // What of the forward is computed again rather than saved, after which saved() has changed: what checkpointed
   // functions did, and with `kernels`, in which backwards then run elementwise operators, what these do. Before the
   // first run.
@@ -51,11 +54,13 @@ class TrainingProgram {
 
  private:
   const BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
+  void choose_watched();
   bool compute_again(BackwardPlan& plan) const;
   std::string why_not_recompute() const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
+  std::vector<graph::ValueId> watched_;
   std::vector<bool> copied_;                       // beside saved_, may be empty
   std::optional<graph::Rematerialization> again_;  // of the forward, where some of it is computed again
   bool kernels_ = false;

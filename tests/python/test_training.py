@@ -733,3 +733,47 @@ def test_compiled_module_trains_like_its_copy():
     assert list(state) == list(expected)
     for name in expected:
         assert torch.equal(state[name], expected[name]), name
+
+
+def saves_a_view_of_a_parameter(w, x):
+    return (x @ w.t()).exp() @ w
+
+
+def gives_what_it_saves(w, x):
+    hidden = x @ w
+    return (hidden * hidden.t()).sum(), hidden.view(-1)
+
+
+def gives_a_mask_that_it_saves(w, x):
+    mask = x > 0
+    return torch.where(mask, x @ w, x), mask
+
+
+def writes_what_it_saves(w, x):
+    x.mul_(2)
+    return (x @ w).sum()
+
+
+@pytest.mark.parametrize("backend", [None, "native"])
+@pytest.mark.parametrize(
+    "function, written",
+    [
+        (saves_a_view_of_a_parameter, lambda w, x, given: w),
+        (gives_what_it_saves, lambda w, x, given: given[1]),
+        (gives_a_mask_that_it_saves, lambda w, x, given: given[1]),
+        (writes_what_it_saves, lambda w, x, given: x),
+    ],
+    ids=lambda value: value.__name__,
+)
+def test_what_is_saved_was_written_between_forward_and_backward(function, written, backend):
+    """The gradient would be of other numbers: autograd refuses, whatever of the tensor it has saved."""
+    compiled = framejit.to_static(function, backend=backend)
+    for run in (function, compiled, compiled):
+        w, x = torch.ones(3, 3, requires_grad=True), torch.arange(-4.0, 5.0).view(3, 3)
+        given = run(w, x)
+        loss = given if isinstance(given, torch.Tensor) else given[0]
+        with torch.no_grad():
+            written(w, x, given).zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.sum().backward()
+    assert len(compiled.graphs) == 1
