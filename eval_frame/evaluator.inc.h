@@ -75,4 +75,6 @@ void fj_abi_uninstall(PyInterpreterState* interp) {
   if (now == evaluate) set_evaluator(interp, previous_evaluator);
 }
 
+Py_ssize_t* fj_abi_code_extra_users(PyInterpreterState* interp) { return &interp->co_extra_user_count; }
+
 int fj_abi_installed(PyInterpreterState* interp) { return get_evaluator(interp) == evaluate; }
