@@ -58,3 +58,11 @@ int framejit_code_state_set(PyCodeObject* code, void* state, void (*free)(void*)
   }
   return 0;
 }
+
+int framejit_code_has_data_of_others(PyCodeObject* code) {
+  for (Py_ssize_t i = 0; i < MAX_CO_EXTRA_USERS; ++i) {
+    void* extra = NULL;
+    if (i != extra_index && fj_abi_get_code_extra(code, i, &extra) == 0 && extra != NULL) return 1;
+  }
+  return 0;
+}

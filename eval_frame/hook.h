@@ -59,6 +59,9 @@ int framejit_is_collecting(PyThreadState* tstate);
 void* framejit_code_state_get(PyCodeObject* code);
 int framejit_code_state_set(PyCodeObject* code, void* state, void (*free)(void*));
 
+// Whether anyone else has put data into co_extra of this code object: that they free it shows when the object ends.
+int framejit_code_has_data_of_others(PyCodeObject* code);
+
 #ifdef __cplusplus
 }  // extern "C"
 

@@ -403,3 +403,57 @@ def test_exception_given_back_without_its_traceback(tmp_path):
             return error.args
         """,
     )
+
+
+def test_data_that_others_keep_with_a_code_object_is_freed_where_its_function_is_let_go(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def first(): return index
+        index = 0
+        first()
+        index = request_index(on_free)
+
+        class Holder: pass
+
+        def from_local(number):
+            f = eval("lambda: 42")
+            set_extra(f.__code__, index, ctypes.c_void_p(number))
+            del f
+            return number in freed
+
+        def from_attribute(number):
+            holder = Holder()
+            holder.f = eval("lambda: 42")
+            set_extra(holder.f.__code__, index, ctypes.c_void_p(number))
+            del holder.f
+            return number in freed
+
+        def let_go(holder, number):
+            del holder.f
+            return number in freed
+
+        def from_callee(number):
+            holder = Holder()
+            holder.f = eval("lambda: 42")
+            set_extra(holder.f.__code__, index, ctypes.c_void_p(number))
+            return let_go(holder, number)
+
+        for number in 100, 200, 300:
+            for i, check in enumerate((from_local, from_attribute, from_callee)): assert check(number + i), (check, number)
+        # Nor are those who came after us told of the end of code that they put nothing into.
+        assert freed == [100, 101, 102, 200, 201, 202, 300, 301, 302], freed
+        """,
+        before="""
+        import ctypes
+
+        def api(old, new): return getattr(ctypes.pythonapi, new if sys.version_info >= (3, 12) else old)
+
+        freed = []
+        on_free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(freed.append)
+        request_index = api("_PyEval_RequestCodeExtraIndex", "PyUnstable_Eval_RequestCodeExtraIndex")
+        request_index.restype = ctypes.c_ssize_t
+        set_extra = api("_PyCode_SetExtra", "PyUnstable_Code_SetExtra")
+        set_extra.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
+        """,
+    )
