@@ -43,6 +43,13 @@ static PyObject* evaluate_default(FJ_EVAL_PARAMS) {
   return result;
 }
 
+static PyObject* evaluate_unhooked(FJ_EVAL_PARAMS) {
+  const int token = framejit_hook_pause();
+  PyObject* result = evaluate_default(FJ_EVAL_ARGS);
+  framejit_hook_resume(token);
+  return result;
+}
+
 static int is_hooked(void) {
   if (!fj_thread.active && fj_everywhere && fj_thread.entered == 0) fj_thread.active = fj_thread.entered = 1;
   return fj_thread.active;
@@ -56,7 +63,9 @@ static PyObject* evaluate(FJ_EVAL_PARAMS) {
   FramejitFrameView view;
   fill_view(frame, &view);
   PyObject* result = NULL;
-  if (!fj_hook_dispatch(&view, &result)) return evaluate_default(FJ_EVAL_ARGS);
+  const int answer = fj_hook_dispatch(&view, &result);
+  if (answer == 0) return evaluate_default(FJ_EVAL_ARGS);
+  if (answer == 2) return evaluate_unhooked(FJ_EVAL_ARGS);
   dispose(FJ_EVAL_TSTATE, frame);
   return result;
 }

@@ -457,3 +457,40 @@ def test_data_that_others_keep_with_a_code_object_is_freed_where_its_function_is
         set_extra.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
         """,
     )
+
+
+def test_code_that_walks_the_collectors_objects_finds_none_of_captures_made_meanwhile(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class Point:
+            def __init__(self, x, y): self.x, self.y = x, y
+            def parts(self, *names): return [getattr(self, name) for name in names]
+
+        def use(local, first, second):
+            local == local
+            Point(1, 2).parts("x", "y"), local.method(), first(second), sys.intern("ends the capture"), second()
+
+        def count():
+            class Local:
+                def __eq__(self, other): return False
+                def method(self): return Local
+            def first(callee): return callee()
+            def second(): return isinstance(local, Local)
+            local = Local()
+            gc.collect()
+            before = len(gc.get_objects())
+            for _ in range(10):
+                local == local
+                use(local, first, second)
+            return len(gc.get_objects()) - before
+
+        def hits(): return _core.capture_stats()["hits"]
+
+        assert count() == 0 and count() == 0
+        # Captured again once that is over.
+        before = hits()
+        for _ in range(3): Point(1, 2).parts("x")
+        assert hits() > before
+        """,
+    )
