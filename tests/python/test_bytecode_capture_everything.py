@@ -494,3 +494,57 @@ def test_code_that_walks_the_collectors_objects_finds_none_of_captures_made_mean
         assert hits() > before
         """,
     )
+
+
+def test_module_that_was_imported_anew_dies_with_the_program(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def write(module):
+            module.mark = 1
+            return module.mark + 1
+
+        def written(name):
+            module = fresh(name)
+            reference = weakref.ref(module)
+            write(module)
+            del module
+            gc.collect()
+            return reference()
+
+        for _ in range(3):
+            found = [call(name) is None for call, name in calls]
+            assert found == eager, (found, eager)
+            assert written("_struct") is None or not eager[0]
+            assert written("made by hand") is None
+        """,
+        before="""
+        import importlib, _struct, types
+
+        def fresh(name):
+            if name == "made by hand": return types.ModuleType(name)
+            saved = sys.modules.pop(name)
+            try: return importlib.import_module(name)
+            finally: sys.modules[name] = saved
+
+        def called(name):
+            module = fresh(name)
+            reference = weakref.ref(module)
+            module.calcsize("b")
+            del module
+            gc.collect()
+            return reference()
+
+        def called_twice(name):
+            module = fresh(name)
+            reference = weakref.ref(module)
+            sizes = [module.calcsize(code) for code in "bi"]
+            sizes.append(module.unpack("b", bytes(1)))
+            del module
+            gc.collect()
+            return reference()
+
+        calls = (called, "_struct"), (called_twice, "_struct")
+        eager = [call(name) is None for call, name in calls]
+        """,
+    )
