@@ -29,3 +29,5 @@ int fj_abi_installed(PyInterpreterState* interp);
 Py_ssize_t fj_abi_request_code_extra(freefunc drop);
 int fj_abi_get_code_extra(PyCodeObject* code, Py_ssize_t index, void** extra);
 int fj_abi_set_code_extra(PyCodeObject* code, Py_ssize_t index, void* extra);
+// How many have requested an index: so many fit into co_extra of a code object that is set next.
+Py_ssize_t* fj_abi_code_extra_users(PyInterpreterState* interp);

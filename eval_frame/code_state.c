@@ -21,6 +21,17 @@ static int ready(void) {
   return extra_index >= 0;
 }
 
+// The interpreter tells each that has room in co_extra when a code object ends, with NULL if they have put nothing
+// there. A program would see the end of our code objects, so there is no room for those who came after us.
+static int set_first(PyCodeObject* code, CodeState* entry) {
+  Py_ssize_t* users = fj_abi_code_extra_users(fj_abi_interpreter(PyThreadState_Get()));
+  const Py_ssize_t count = *users;
+  if (count > extra_index) *users = extra_index + 1;
+  const int status = fj_abi_set_code_extra(code, extra_index, entry);  // only takes memory: there is nothing to free
+  *users = count;
+  return status;
+}
+
 void* framejit_code_state_get(PyCodeObject* code) {
   void* extra = NULL;
   if (extra_index < 0 || fj_abi_get_code_extra(code, extra_index, &extra) != 0) return NULL;
@@ -39,10 +50,19 @@ int framejit_code_state_set(PyCodeObject* code, void* state, void (*free)(void*)
   }
   entry->state = state;
   entry->free = free;
-  // Frees the old entry, if any.
-  if (fj_abi_set_code_extra(code, extra_index, entry) != 0) {
+  void* old = NULL;
+  const int first = fj_abi_get_code_extra(code, extra_index, &old) == 0 && old == NULL;
+  if ((first ? set_first(code, entry) : fj_abi_set_code_extra(code, extra_index, entry)) != 0) {
     PyMem_Free(entry);
     return -1;
+  }
+  return 0;
+}
+
+int framejit_code_has_data_of_others(PyCodeObject* code) {
+  for (Py_ssize_t i = 0; i < MAX_CO_EXTRA_USERS; ++i) {
+    void* extra = NULL;
+    if (i != extra_index && fj_abi_get_code_extra(code, i, &extra) == 0 && extra != NULL) return 1;
   }
   return 0;
 }

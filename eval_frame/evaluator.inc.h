@@ -43,6 +43,13 @@ static PyObject* evaluate_default(FJ_EVAL_PARAMS) {
   return result;
 }
 
+static PyObject* evaluate_unhooked(FJ_EVAL_PARAMS) {
+  const int token = framejit_hook_pause();
+  PyObject* result = evaluate_default(FJ_EVAL_ARGS);
+  framejit_hook_resume(token);
+  return result;
+}
+
 static int is_hooked(void) {
   if (!fj_thread.active && fj_everywhere && fj_thread.entered == 0) fj_thread.active = fj_thread.entered = 1;
   return fj_thread.active;
@@ -56,7 +63,9 @@ static PyObject* evaluate(FJ_EVAL_PARAMS) {
   FramejitFrameView view;
   fill_view(frame, &view);
   PyObject* result = NULL;
-  if (!fj_hook_dispatch(&view, &result)) return evaluate_default(FJ_EVAL_ARGS);
+  const int answer = fj_hook_dispatch(&view, &result);
+  if (answer == 0) return evaluate_default(FJ_EVAL_ARGS);
+  if (answer == 2) return evaluate_unhooked(FJ_EVAL_ARGS);
   dispose(FJ_EVAL_TSTATE, frame);
   return result;
 }
@@ -74,5 +83,7 @@ void fj_abi_uninstall(PyInterpreterState* interp) {
   buried = now != evaluate && now != _PyEval_EvalFrameDefault;
   if (now == evaluate) set_evaluator(interp, previous_evaluator);
 }
+
+Py_ssize_t* fj_abi_code_extra_users(PyInterpreterState* interp) { return &interp->co_extra_user_count; }
 
 int fj_abi_installed(PyInterpreterState* interp) { return get_evaluator(interp) == evaluate; }

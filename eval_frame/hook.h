@@ -14,9 +14,10 @@
 extern "C" {
 #endif
 
-// Returns 0: run the frame normally. Returns 1: handled; *result is a new reference, or NULL with an exception set. The
-// frame's slots must stay as they are when the answer is 0. While the handler runs, the hook is off for this thread;
-// replacement code that wants it on calls framejit_hook_enter again.
+// Returns 0: run the frame normally. Returns 1: handled; *result is a new reference, or NULL with an exception set.
+// Returns 2: run it normally with the hook off for all that it calls. The frame's slots must stay as they are unless
+// the answer is 1. While the handler runs, the hook is off for this thread; replacement code that wants it on calls
+// framejit_hook_enter again.
 typedef int (*FramejitFrameHandler)(FramejitFrameView* view, PyObject** result, void* ctx);
 
 typedef struct {
@@ -58,6 +59,9 @@ int framejit_is_collecting(PyThreadState* tstate);
 // 0, or -1 with an exception set (then `free` was not called).
 void* framejit_code_state_get(PyCodeObject* code);
 int framejit_code_state_set(PyCodeObject* code, void* state, void (*free)(void*));
+
+// Whether anyone else has put data into co_extra of this code object: that they free it shows when the object ends.
+int framejit_code_has_data_of_others(PyCodeObject* code);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -121,7 +121,8 @@ bool Engine::runs_eagerly(PyObject* function) {
 
 namespace {
 
-constexpr CodeMark kMarks[] = {CodeMark::kUser, CodeMark::kSkipped, CodeMark::kEager, CodeMark::kTwin};
+constexpr CodeMark kMarks[] = {CodeMark::kUser, CodeMark::kSkipped, CodeMark::kEager, CodeMark::kTwin,
+                               CodeMark::kUnhooked};
 void keep_mark(void*) {}
 
 }  // namespace

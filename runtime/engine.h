@@ -92,7 +92,7 @@ class Engine {
 Engine& engine();
 
 // What a code object's extra state says of it. Twins are marked by mark_twin() alone (cache/twin_origin.h).
-enum class CodeMark : char { kUser, kSkipped, kEager, kTwin };
+enum class CodeMark : char { kUser, kSkipped, kEager, kTwin, kUnhooked };
 void set_code_mark(PyObject* code, CodeMark mark);
 // Null: not looked at yet.
 const CodeMark* code_mark(PyObject* code);

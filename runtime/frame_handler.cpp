@@ -6,6 +6,7 @@
 #include "runtime/call/run_entry.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/report/log.h"
+#include "tracer/introspection.h"
 
 namespace framejit::runtime {
 namespace {
@@ -16,9 +17,14 @@ constexpr int kIdleCaptures = 2;
 CodeMark classify(PyObject* code) {
   CodeMark mark = engine().is_skipped(code) ? CodeMark::kSkipped : CodeMark::kUser;
   if (mark == CodeMark::kUser && engine().code_info(code)->layout.why_not_twin()) mark = CodeMark::kSkipped;
+  if (engine().everything && walks_the_collectors_objects(*engine().code_info(code)->decoded))
+    mark = CodeMark::kUnhooked;
   set_code_mark(code, mark);
   return mark;
 }
+
+// Of a frame that is not for capture.
+int answer_to(CodeMark mark) { return mark == CodeMark::kUnhooked ? 2 : 0; }
 
 bool is_idle(const CodeCache& cache) {
   int idle = 0;
@@ -116,10 +122,10 @@ int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
     return 0;
   }
   const CodeMark* mark = code_mark(code);
-  if (mark && *mark != CodeMark::kUser) return 0;
+  if (mark && *mark != CodeMark::kUser) return answer_to(*mark);
   *result = nullptr;
   try {
-    if (!mark && classify(code) != CodeMark::kUser) return 0;
+    if (const CodeMark found = mark ? *mark : classify(code); found != CodeMark::kUser) return answer_to(found);
     PyThreadState* const tstate = PyThreadState_Get();
     if (must_run_eagerly(tstate)) return 0;
     // What the collector runs is no part of the call during which it happens to work.

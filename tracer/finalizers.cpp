@@ -37,6 +37,7 @@ bool Simulator::has_finalizer(PyObject* obj) const {
       PyTuple_CheckExact(obj))
     return false;
   if (Py_TYPE(obj)->tp_finalize || PyMemoryView_Check(obj)) return true;
+  if (PyCode_Check(obj) && services_.has_data_of_others(obj)) return true;
   const bool may_be_watched =
       PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
   return may_be_watched && is_watched_by_program(obj);
@@ -110,7 +111,10 @@ void Simulator::require_finalizers_held() {
 }
 
 void Simulator::require_survives(PyObject* replaced) {
-  if (has_finalizer(replaced))
+  // The trace holds the function too, in a stand-in of what it is in.
+  PyObject* code = replaced && PyFunction_Check(replaced) ? PyFunction_GET_CODE(replaced) : nullptr;
+  const bool only_code = code && Py_REFCNT(code) == 1 + services_.pool.holds(code);
+  if (has_finalizer(replaced) || (only_code && has_finalizer(code)))
     stop(StopReason::kUnsupportedValue, fmt::format("a '{}' may end here", Py_TYPE(replaced)->tp_name));
 }
 

@@ -14,6 +14,7 @@ struct Introspection {
   const char* name;  // of a function, as the code reads it
   const char* full_name;
   StopReason reason;
+  bool of_collector = false;
 };
 
 constexpr std::array kIntrospections = {
@@ -23,8 +24,8 @@ constexpr std::array kIntrospections = {
     Introspection{"getsizeof", "sys.getsizeof", StopReason::kObjectCounts},
     Introspection{"getweakrefcount", "weakref.getweakrefcount", StopReason::kObjectCounts},
     Introspection{"getweakrefs", "weakref.getweakrefs", StopReason::kObjectCounts},
-    Introspection{"get_objects", "gc.get_objects", StopReason::kObjectCounts},
-    Introspection{"get_referrers", "gc.get_referrers", StopReason::kObjectCounts},
+    Introspection{"get_objects", "gc.get_objects", StopReason::kObjectCounts, true},
+    Introspection{"get_referrers", "gc.get_referrers", StopReason::kObjectCounts, true},
 };
 constexpr std::array kReadersOfLocals = {"locals", "vars", "eval", "exec", "dir", "breakpoint", "super"};
 
@@ -62,6 +63,14 @@ std::optional<TraceStop> why_not_capturable(const bytecode::DecodedCode& code, b
     return TraceStop{row->reason, fmt::format("the code names {}", row->full_name), stop_location(code, at)};
   }
   return std::nullopt;
+}
+
+bool walks_the_collectors_objects(const bytecode::DecodedCode& code) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.names.get()); ++i) {
+    const Introspection* row = introspection_by(PyTuple_GET_ITEM(code.names.get(), i));
+    if (row && row->of_collector) return true;
+  }
+  return false;
 }
 
 }  // namespace framejit

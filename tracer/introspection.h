@@ -17,4 +17,7 @@ bool sees_locals(const bytecode::DecodedCode& code);
 // was captured.
 std::optional<TraceStop> why_not_capturable(const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool at_start);
 
+// Such code finds the objects of captures made while it runs, by any callee.
+bool walks_the_collectors_objects(const bytecode::DecodedCode& code);
+
 }  // namespace framejit

@@ -19,6 +19,7 @@ class ObjectPool {
   }
   PyObject* at(graph::ConstId id) const { return objects_[id.index()].get(); }
   size_t size() const { return objects_.size(); }
+  bool holds(PyObject* obj) const { return ids_.contains(obj); }
   const std::vector<Ref>& objects() const { return objects_; }
 
  private:

@@ -45,6 +45,8 @@ struct TracerServices {
   std::function<PyObject*(PyObject* callable)> captured_function;
   // framejit.not_to_static and functions whose frames must run eagerly.
   std::function<bool(PyObject* function)> runs_eagerly;
+  // Whether someone is told when this code object ends.
+  std::function<bool(PyObject* code)> has_data_of_others;
   FrameGate& gate;
   // Fills in Capture::lines, for reports.
   bool notes_lines = false;

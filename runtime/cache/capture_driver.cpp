@@ -40,6 +40,7 @@ TracerServices services_for(ObjectPool& pool) {
           [](const bytecode::DecodedCode& code) { return !engine().code_info(code.code)->standard; },
           [](PyObject* callable) { return static_function_target(callable); },
           [](PyObject* function) { return Engine::runs_eagerly(function); },
+          [](PyObject* code) { return framejit_code_has_data_of_others(reinterpret_cast<PyCodeObject*>(code)) != 0; },
           frame_gate(),
           engine().notes_lines};
 }

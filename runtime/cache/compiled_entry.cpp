@@ -78,15 +78,22 @@ bool takes_address(GuardKind kind) {
          kind == GuardKind::kHasNoKey;
 }
 
+// A function of a C module that a program can drop. Of a module whose state is global, the interpreter keeps a copy.
+bool is_of_a_module(PyObject* obj) {
+  PyObject* self = PyCFunction_Check(obj) ? PyCFunction_GET_SELF(obj) : nullptr;
+  const PyModuleDef* module = self && PyModule_Check(self) ? PyModule_GetDef(self) : nullptr;
+  return module && module->m_size >= 0;
+}
+
 // Of those, what the program itself holds: not the bound methods and the like that a capture came by.
 bool is_held_by_program(PyObject* obj) {
-  return PyFunction_Check(obj) || PyCode_Check(obj) || PyType_Check(obj) || PyModule_Check(obj);
+  return PyFunction_Check(obj) || is_of_a_module(obj) || PyCode_Check(obj) || PyType_Check(obj) || PyModule_Check(obj);
 }
 
 }  // namespace
 
 // By ConstId: needed as a value. What a source starts from and the code of a frame are alive where the guards hold.
-std::vector<bool> CompiledEntry::objects_in_use() const {
+std::vector<bool> CompiledEntry::objects_in_use(const Objects& module_dicts) const {
   std::vector<bool> used(objects_.size(), false);
   auto use = [&](graph::ConstId id) {
     if (id.valid()) used[id.index()] = true;
@@ -95,7 +102,9 @@ std::vector<bool> CompiledEntry::objects_in_use() const {
     if (!takes_address(guard.kind)) use(guard.object);
   for (size_t i = 0; i < capture_->recipes.size(); ++i) {
     const graph::ConstId id = capture_->recipes.at(graph::RecipeId(i)).object;
-    if (id.valid() && !is_held_by_program(objects_.at(id))) use(id);
+    if (!id.valid()) continue;
+    PyObject* obj = objects_.at(id);
+    if (!is_held_by_program(obj) && !module_dicts.contains(obj)) use(id);
   }
   return used;
 }
@@ -115,9 +124,20 @@ std::vector<bool> CompiledEntry::objects_named() const {
   return named;
 }
 
+// Nothing can watch a dictionary, but these live as long as modules that the capture holds or watches.
+CompiledEntry::Objects CompiledEntry::dicts_of_modules(const std::vector<bool>& named) const {
+  Objects dicts;
+  for (size_t i = 0; i < named.size(); ++i)
+    if (PyObject* obj = objects_.at(graph::ConstId(i)); named[i] && PyModule_Check(obj))
+      if (PyObject* dict = PyModule_GetDict(obj)) dicts.insert(dict);
+  return dicts;
+}
+
 void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment) {
   entry->segment_ = segment;
-  const std::vector<bool> used = entry->objects_in_use(), named = entry->objects_named();
+  const std::vector<bool> named = entry->objects_named();
+  const Objects module_dicts = entry->dicts_of_modules(named);
+  const std::vector<bool> used = entry->objects_in_use(module_dicts);
   std::vector<bool> replayed(used.size(), false);
   for (size_t i = 0; i < entry->capture_->recipes.size(); ++i)
     if (graph::ConstId id = entry->capture_->recipes.at(graph::RecipeId(i)).object; id.valid())
@@ -141,7 +161,7 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
       entry->objects_.let_go(id);
       continue;
     }
-    if (used[i] || !worth_watching(obj) || !watch(obj)) continue;
+    if (used[i] || !(module_dicts.contains(obj) || (worth_watching(obj) && watch(obj)))) continue;
     entry->objects_.let_go(id);
     if (replayed[i]) entry->replay_.hold_while_replayed(id);
   }

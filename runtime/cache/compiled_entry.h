@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/cache/const_table.h"
@@ -49,8 +50,10 @@ class CompiledEntry {
 
  private:
   friend struct EntryWatch;
-  std::vector<bool> objects_in_use() const;
+  using Objects = std::unordered_set<PyObject*>;
+  std::vector<bool> objects_in_use(const Objects& module_dicts) const;
   std::vector<bool> objects_named() const;
+  Objects dicts_of_modules(const std::vector<bool>& named) const;
   void object_died();
 
   std::unique_ptr<graph::Capture> capture_;

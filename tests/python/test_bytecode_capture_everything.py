@@ -403,3 +403,148 @@ def test_exception_given_back_without_its_traceback(tmp_path):
             return error.args
         """,
     )
+
+
+def test_data_that_others_keep_with_a_code_object_is_freed_where_its_function_is_let_go(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def first(): return index
+        index = 0
+        first()
+        index = request_index(on_free)
+
+        class Holder: pass
+
+        def from_local(number):
+            f = eval("lambda: 42")
+            set_extra(f.__code__, index, ctypes.c_void_p(number))
+            del f
+            return number in freed
+
+        def from_attribute(number):
+            holder = Holder()
+            holder.f = eval("lambda: 42")
+            set_extra(holder.f.__code__, index, ctypes.c_void_p(number))
+            del holder.f
+            return number in freed
+
+        def let_go(holder, number):
+            del holder.f
+            return number in freed
+
+        def from_callee(number):
+            holder = Holder()
+            holder.f = eval("lambda: 42")
+            set_extra(holder.f.__code__, index, ctypes.c_void_p(number))
+            return let_go(holder, number)
+
+        for number in 100, 200, 300:
+            for i, check in enumerate((from_local, from_attribute, from_callee)): assert check(number + i), (check, number)
+        # Nor are those who came after us told of the end of code that they put nothing into.
+        assert freed == [100, 101, 102, 200, 201, 202, 300, 301, 302], freed
+        """,
+        before="""
+        import ctypes
+
+        def api(old, new): return getattr(ctypes.pythonapi, new if sys.version_info >= (3, 12) else old)
+
+        freed = []
+        on_free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(freed.append)
+        request_index = api("_PyEval_RequestCodeExtraIndex", "PyUnstable_Eval_RequestCodeExtraIndex")
+        request_index.restype = ctypes.c_ssize_t
+        set_extra = api("_PyCode_SetExtra", "PyUnstable_Code_SetExtra")
+        set_extra.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
+        """,
+    )
+
+
+def test_code_that_walks_the_collectors_objects_finds_none_of_captures_made_meanwhile(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        class Point:
+            def __init__(self, x, y): self.x, self.y = x, y
+            def parts(self, *names): return [getattr(self, name) for name in names]
+
+        def use(local, first, second):
+            local == local
+            Point(1, 2).parts("x", "y"), local.method(), first(second), sys.intern("ends the capture"), second()
+
+        def count():
+            class Local:
+                def __eq__(self, other): return False
+                def method(self): return Local
+            def first(callee): return callee()
+            def second(): return isinstance(local, Local)
+            local = Local()
+            gc.collect()
+            before = len(gc.get_objects())
+            for _ in range(10):
+                local == local
+                use(local, first, second)
+            return len(gc.get_objects()) - before
+
+        def hits(): return _core.capture_stats()["hits"]
+
+        assert count() == 0 and count() == 0
+        # Captured again once that is over.
+        before = hits()
+        for _ in range(3): Point(1, 2).parts("x")
+        assert hits() > before
+        """,
+    )
+
+
+def test_module_that_was_imported_anew_dies_with_the_program(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def write(module):
+            module.mark = 1
+            return module.mark + 1
+
+        def written(name):
+            module = fresh(name)
+            reference = weakref.ref(module)
+            write(module)
+            del module
+            gc.collect()
+            return reference()
+
+        for _ in range(3):
+            found = [call(name) is None for call, name in calls]
+            assert found == eager, (found, eager)
+            assert written("_struct") is None or not eager[0]
+            assert written("made by hand") is None
+        """,
+        before="""
+        import importlib, _struct, types
+
+        def fresh(name):
+            if name == "made by hand": return types.ModuleType(name)
+            saved = sys.modules.pop(name)
+            try: return importlib.import_module(name)
+            finally: sys.modules[name] = saved
+
+        def called(name):
+            module = fresh(name)
+            reference = weakref.ref(module)
+            module.calcsize("b")
+            del module
+            gc.collect()
+            return reference()
+
+        def called_twice(name):
+            module = fresh(name)
+            reference = weakref.ref(module)
+            sizes = [module.calcsize(code) for code in "bi"]
+            sizes.append(module.unpack("b", bytes(1)))
+            del module
+            gc.collect()
+            return reference()
+
+        calls = (called, "_struct"), (called_twice, "_struct")
+        eager = [call(name) is None for call, name in calls]
+        """,
+    )
