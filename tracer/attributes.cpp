@@ -183,13 +183,19 @@ static std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, 
   for (PyObject* table_name : kTables) {
     PyObject* table = PyDict_GetItemWithError(dict, table_name);
     if (!table || !PyDict_Check(table)) continue;
-    if (PyObject* shadow = world.representation(table); shadow || !source.valid()) {
+    if (world.overlay(module, table_name).found)
+      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
+    PyObject* shadow = world.representation(table);
+    if (shadow == table) {  // of a subclass
+      SymValue held = SymValue::borrow(table);
+      if (sim.contains(held, SymValue::borrow(name))) return sim.get_item(held, SymValue::borrow(name));
+      continue;
+    }
+    if (shadow || !source.valid()) {
       PyObject* value = PyDict_GetItemWithError(shadow ? shadow : table, name);
       if (value) return SymValue::borrow(value);
       continue;
     }
-    if (world.overlay(module, table_name).found)
-      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
     SourceId table_source = world.sources().keyed(
         SourceKind::kDictItem, world.sources().read(SourceKind::kInstanceDict, source), world.pool().add(table_name));
     World::OverlayRead written = world.overlay(table, name);

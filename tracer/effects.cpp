@@ -110,6 +110,16 @@ void RecipeBuilder::add_write_effects() {
   }
 }
 
+void RecipeBuilder::add_item_effects() {
+  for (const ItemWrite& write : world_.replaced_items()) {
+    if (write.value.get() == write.original.get()) continue;  // it was put back
+    guard_apart(write.dict);
+    const RecipeId target = source(world_.find(write.dict)->source);
+    capture_.effects.push_back(
+        {EffectKind::kDictSet, target, constant(write.key.get()), describe_object(write.value.get()), {}});
+  }
+}
+
 // What the trace left of global state. Regions that were entered and left again leave nothing.
 void RecipeBuilder::add_state_effects() {
   if (BreakPoint before = sim_.context_vars().first_set(); before.valid())
@@ -159,6 +169,7 @@ void RecipeBuilder::add_device_effects() {
 void RecipeBuilder::add_effects() {
   add_container_effects();
   add_write_effects();
+  add_item_effects();
   add_state_effects();
   add_device_effects();
   capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
