@@ -54,6 +54,7 @@ void RecipeBuilder::add_container_effects() {
     PyObject* shadow = world_.outside_in_order()[at];
     const Outside& outside = *world_.find(shadow);
     PyObject* original = outside.original.get();
+    if (world_.was_changed(shadow)) guard_apart(shadow);
     Effect effect{};
     auto push_items = [&](PyObject* items) {
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
@@ -113,7 +114,6 @@ void RecipeBuilder::add_write_effects() {
 void RecipeBuilder::add_item_effects() {
   for (const ItemWrite& write : world_.replaced_items()) {
     if (write.value.get() == write.original.get()) continue;  // it was put back
-    guard_apart(write.dict);
     const RecipeId target = source(world_.find(write.dict)->source);
     capture_.effects.push_back(
         {EffectKind::kDictSet, target, constant(write.key.get()), describe_object(write.value.get()), {}});

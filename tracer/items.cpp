@@ -135,6 +135,7 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
     if (is_tensor(obj)) mark_location();
     if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_fast_sequence(std::move(value));
     require_item_survives(obj, key.get());
+    if (!is_tensor(obj)) world_.note_changed(obj);
     check_status(PyObject_SetItem(obj, key.get(), value.get()));
     return;
   }
@@ -155,6 +156,7 @@ void Simulator::delete_item(SymValue container, SymValue key) {
   CallArgs args{{key}, {}};
   require_plain(args, nullptr);
   require_item_survives(obj, key.get());
+  if (!is_tensor(obj)) world_.note_changed(obj);
   check_status(PyObject_DelItem(obj, key.get()));
 }
 

@@ -112,6 +112,7 @@ void Simulator::replace_outside_item(PyObject* dict, PyObject* key, const SymVal
   if (!known || !PyUnicode_CheckExact(key) || !PyDict_GetItem(dict, key))
     stop(StopReason::kUnsupportedValue, fmt::format("item write to '{}'", Py_TYPE(dict)->tp_name));
   require_item_survives(dict, key);
+  world_.note_changed(dict);
   world_.replace_item(dict, key, value.obj);
   for (const auto& [items, shown] : snapshots_)  // views and iterators that the trace has made show it too
     if (shown.container == dict && PyDict_Check(items)) check_status(PyObject_SetItem(items, key, value.get()));

@@ -452,6 +452,16 @@ void World::replace_item(PyObject* dict, PyObject* key, Ref value) {
   replaced_items_.push_back({dict, Ref::borrow(key), std::move(original.obj), std::move(value)});
 }
 
+void World::note_changed(PyObject* container) {
+  const Outside* outside = find(container);
+  if (!outside || !changed_.insert(container).second) return;
+  const graph::Source& source = sources().at(outside->source);
+  if (source.kind != SourceKind::kDictItem || sources().at(source.base).kind != SourceKind::kInstanceDict) return;
+  const auto tables = module_tables();
+  const bool names_one = std::find(tables.begin(), tables.end(), pool_.at(source.object)) != tables.end();
+  changed_module_table_ = changed_module_table_ || names_one;
+}
+
 void World::move_writes(PyObject* object, PyObject* dict) {
   auto it = writes_by_object_.find(object);
   if (it == writes_by_object_.end()) return;

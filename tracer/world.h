@@ -111,6 +111,13 @@ class World {
   void replace_item(PyObject* dict, PyObject* key, Ref value);
   const std::vector<ItemWrite>& replaced_items() const { return replaced_items_; }
 
+  // An item of this container was set or deleted. What was put back when the capture ends was read changed before, so
+  // the container must not be another of the program's either way.
+  void note_changed(PyObject* container);
+  bool was_changed(PyObject* container) const { return changed_.count(container) != 0; }
+  // Whether one of them holds the parameters, buffers or submodules of a module.
+  bool has_changed_module_table() const { return changed_module_table_; }
+
   // Whether an argument, a local or the stack leads to it: each call may bring another.
   bool comes_with_the_frame(graph::SourceId source) const;
 
@@ -164,6 +171,8 @@ class World {
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;
   std::vector<ItemWrite> replaced_items_;
+  std::unordered_set<PyObject*> changed_;
+  bool changed_module_table_ = false;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
 };
 
