@@ -17,6 +17,7 @@ enum class RunStatus : uint8_t {
   kDone,
   kRaised,  // a Python error is set; the operators before the one that raised did run, as in eager
   kUndone,  // the same, but nothing can be seen of the run: the same code may run again
+  kWrong,   // as kUndone, and so would each run be: an operator gave something else than was inferred
 };
 
 // A graph that can be called. Calls may nest, and may come from several threads at once.

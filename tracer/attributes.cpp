@@ -175,23 +175,32 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
 
 // torch.nn.Module.__getattr__: parameters, buffers, submodules. Empty: none of them has it.
 static std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name) {
-  static PyObject* const kTables[] = {interned("_parameters"), interned("_buffers"), interned("_modules")};
   World& world = sim.world();
   PyObject* dict = instance_dict(module);
   if (!dict) return std::nullopt;
   SourceId source = world.source_of(module);
-  for (PyObject* table_name : kTables) {
+  for (PyObject* table_name : module_tables()) {
     PyObject* table = PyDict_GetItemWithError(dict, table_name);
     if (!table || !PyDict_Check(table)) continue;
-    if (PyObject* shadow = world.representation(table); shadow || !source.valid()) {
+    if (world.overlay(module, table_name).found)
+      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
+    SourceId table_source;
+    if (source.valid())
+      table_source = world.sources().keyed(
+          SourceKind::kDictItem, world.sources().read(SourceKind::kInstanceDict, source), world.pool().add(table_name));
+    // What was changed may be this table in another call.
+    if (source.valid() && world.has_changed_module_table()) world.wrap(table, table_source);
+    PyObject* shadow = world.representation(table);
+    if (shadow == table) {  // of a subclass
+      SymValue held = SymValue::borrow(table);
+      if (sim.contains(held, SymValue::borrow(name))) return sim.get_item(held, SymValue::borrow(name));
+      continue;
+    }
+    if (shadow || !source.valid()) {
       PyObject* value = PyDict_GetItemWithError(shadow ? shadow : table, name);
       if (value) return SymValue::borrow(value);
       continue;
     }
-    if (world.overlay(module, table_name).found)
-      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
-    SourceId table_source = world.sources().keyed(
-        SourceKind::kDictItem, world.sources().read(SourceKind::kInstanceDict, source), world.pool().add(table_name));
     World::OverlayRead written = world.overlay(table, name);
     if (written.found && written.value) return SymValue::borrow(written.value);
     PyObject* value = written.found ? nullptr : PyDict_GetItemWithError(table, name);

@@ -121,6 +121,12 @@ void fill_plain_types() {
 
 const Library& library() { return mutable_library(); }
 
+std::span<PyObject* const> module_tables() {
+  static PyObject* const tables[] = {PyUnicode_InternFromString("_parameters"), PyUnicode_InternFromString("_buffers"),
+                                     PyUnicode_InternFromString("_modules")};
+  return tables;
+}
+
 bool is_module(PyObject* obj) {
   PyObject* type = library().module_type;
   return type && PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject*>(type));

@@ -71,6 +71,7 @@ void RecipeBuilder::add_container_effects() {
     PyObject* shadow = world_.outside_in_order()[at];
     const Outside& outside = *world_.find(shadow);
     PyObject* original = outside.original.get();
+    if (world_.was_changed(shadow)) guard_apart(shadow);
     Effect effect{};
     auto push_items = [&](PyObject* items) {
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i)
@@ -127,6 +128,15 @@ void RecipeBuilder::add_write_effects() {
   }
 }
 
+void RecipeBuilder::add_item_effects() {
+  for (const ItemWrite& write : world_.replaced_items()) {
+    if (write.value.get() == write.original.get()) continue;  // it was put back
+    const RecipeId target = source(world_.find(write.dict)->source);
+    capture_.effects.push_back(
+        {EffectKind::kDictSet, target, constant(write.key.get()), describe_object(write.value.get()), {}});
+  }
+}
+
 // What the trace left of global state. Regions that were entered and left again leave nothing.
 void RecipeBuilder::add_state_effects() {
   if (BreakPoint before = sim_.context_vars().first_set(); before.valid())
@@ -176,6 +186,7 @@ void RecipeBuilder::add_device_effects() {
 void RecipeBuilder::add_effects() {
   add_container_effects();
   add_write_effects();
+  add_item_effects();
   add_state_effects();
   add_device_effects();
   add_apart_guards();

@@ -96,9 +96,7 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
     if (PyDict_Check(obj)) {
       PyObject* name = plain_key(*this, key);
       PyObject* item = PyDict_GetItemWithError(obj, name);
-      if (item)
-        return world_.wrap(item,
-                           world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(name)));
+      if (item) return world_.dict_item(obj, name, item);
       if (PyErr_Occurred()) raise();
       world_.guard(GuardKind::kHasNoKey, outside->source, name);
       if (lookup_type(Py_TYPE(obj), interned("__missing__")))
@@ -137,12 +135,12 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
     if (is_tensor(obj)) mark_location();
     if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_fast_sequence(std::move(value));
     require_item_survives(obj, key.get());
+    if (!is_tensor(obj)) world_.note_changed(obj);
     check_status(PyObject_SetItem(obj, key.get(), value.get()));
     return;
   }
   if (call_special(obj, "__setitem__", {key, value})) return;
-  if (is_outside_opaque(obj))
-    stop(StopReason::kUnsupportedValue, fmt::format("item write to '{}'", Py_TYPE(obj)->tp_name));
+  if (is_outside_opaque(obj)) return replace_outside_item(obj, key.get(), value);
   require_plain(args, nullptr);
   check_status(PyObject_SetItem(obj, key.get(), value.get()));
 }
@@ -158,6 +156,7 @@ void Simulator::delete_item(SymValue container, SymValue key) {
   CallArgs args{{key}, {}};
   require_plain(args, nullptr);
   require_item_survives(obj, key.get());
+  if (!is_tensor(obj)) world_.note_changed(obj);
   check_status(PyObject_DelItem(obj, key.get()));
 }
 

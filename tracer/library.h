@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <span>
+
 namespace framejit {
 
 struct Library {
@@ -35,5 +37,7 @@ struct Library {
 // Filled by initialise_callables(); valid as long as the process.
 const Library& library();
 bool is_module(PyObject* obj);
+// The names of a module's dictionaries of parameters, buffers and submodules, interned.
+std::span<PyObject* const> module_tables();
 
 }  // namespace framejit

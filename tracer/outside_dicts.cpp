@@ -33,8 +33,7 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
     if (!is_plain_data(at) && !is_identity_constant(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
     PyObject* value = PyDict_GetItemWithError(self.get(), at);
     if (!value && PyErr_Occurred()) raise();
-    if (value)
-      return world_.wrap(value, world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(at)));
+    if (value) return world_.dict_item(self.get(), at, value);
     world_.guard(GuardKind::kHasNoKey, outside->source, at);
     return std::nullopt;
   };
@@ -95,17 +94,28 @@ Ref Simulator::keys_of_outside(PyObject* mapping) {
 
 // As snapshot_dict, but by C's own look-up and iteration: for the methods of dict itself.
 Ref Simulator::snapshot_dict_items(PyObject* mapping) {
-  const Outside* outside = world_.find(mapping);
   Ref keys = keys_of_outside(mapping);
   Ref copy = check(PyDict_New());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
-    SymValue value =
-        world_.wrap(PyDict_GetItemWithError(mapping, key),
-                    world_.sources().keyed(SourceKind::kDictItem, outside->source, world_.pool().add(key)));
+    SymValue value = world_.dict_item(mapping, key, PyDict_GetItemWithError(mapping, key));
     check_status(PyDict_SetItem(copy.get(), key, realise(value)));
   }
   return copy;
+}
+
+// An item of an outside dictionary of a subclass is replaced. A new key would change what iterates over the dictionary.
+void Simulator::replace_outside_item(PyObject* dict, PyObject* key, const SymValue& value) {
+  auto stores = [](PyTypeObject& type) { return type.tp_as_mapping->mp_ass_subscript; };
+  const auto store = PyDict_Check(dict) ? stores(*Py_TYPE(dict)) : nullptr;
+  const bool known = store && (store == stores(PyDict_Type) || store == stores(PyODict_Type));
+  if (!known || !PyUnicode_CheckExact(key) || !PyDict_GetItem(dict, key))
+    stop(StopReason::kUnsupportedValue, fmt::format("item write to '{}'", Py_TYPE(dict)->tp_name));
+  require_item_survives(dict, key);
+  world_.note_changed(dict);
+  world_.replace_item(dict, key, value.obj);
+  for (const auto& [items, shown] : snapshots_)  // views and iterators that the trace has made show it too
+    if (shown.container == dict && PyDict_Check(items)) check_status(PyObject_SetItem(items, key, value.get()));
 }
 
 }  // namespace framejit

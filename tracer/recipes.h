@@ -45,6 +45,7 @@ class RecipeBuilder {
   void add_dict_effects(PyObject* shadow, const Outside& outside);
   void add_container_effects();
   void add_write_effects();
+  void add_item_effects();
   void add_state_effects();
   void add_device_effects();
   void add_function_attributes(PyObject* function, graph::RecipeId recipe);

@@ -119,6 +119,7 @@ class Simulator {
   }
   SymValue call_row(const CallableRow& row, PyObject* callable, CallArgs args);
   SymValue call_outside_dict_method(PyObject* descriptor, CallArgs args);
+  void replace_outside_item(PyObject* dict, PyObject* key, const SymValue& value);
   // functools.lru_cache
   SymValue call_cache(PyObject* cache, CallArgs args);
   SymValue call_getter(PyObject* getter, CallArgs args);

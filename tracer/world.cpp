@@ -430,6 +430,38 @@ void World::write(PyObject* object, PyObject* name, Ref value) {
   writes_.push_back({Ref::borrow(object), Ref::borrow(name), std::move(value)});
 }
 
+ItemWrite* World::replaced_item(PyObject* dict, PyObject* key) {
+  if (!PyUnicode_CheckExact(key)) return nullptr;
+  for (ItemWrite& write : replaced_items_)
+    if (write.dict == dict && PyUnicode_Compare(write.key.get(), key) == 0) return &write;
+  return nullptr;
+}
+
+SymValue World::dict_item(PyObject* dict, PyObject* key, PyObject* real) {
+  if (const ItemWrite* write = replaced_item(dict, key)) return SymValue::borrow(write->value.get());
+  return wrap(real, sources().keyed(SourceKind::kDictItem, find(dict)->source, pool_.add(key)));
+}
+
+void World::replace_item(PyObject* dict, PyObject* key, Ref value) {
+  if (ItemWrite* write = replaced_item(dict, key)) {
+    write->value = std::move(value);
+    return;
+  }
+  SymValue original = dict_item(dict, key, PyDict_GetItem(dict, key));
+  realise(original);
+  replaced_items_.push_back({dict, Ref::borrow(key), std::move(original.obj), std::move(value)});
+}
+
+void World::note_changed(PyObject* container) {
+  const Outside* outside = find(container);
+  if (!outside || !changed_.insert(container).second) return;
+  const graph::Source& source = sources().at(outside->source);
+  if (source.kind != SourceKind::kDictItem || sources().at(source.base).kind != SourceKind::kInstanceDict) return;
+  const auto tables = module_tables();
+  const bool names_one = std::find(tables.begin(), tables.end(), pool_.at(source.object)) != tables.end();
+  changed_module_table_ = changed_module_table_ || names_one;
+}
+
 void World::move_writes(PyObject* object, PyObject* dict) {
   auto it = writes_by_object_.find(object);
   if (it == writes_by_object_.end()) return;

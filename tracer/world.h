@@ -4,7 +4,7 @@
 //  - an exact list, dict, set or a tuple with such things in it: a shadow, a real container that holds representations.
 //    The trace reads and changes the shadow; what changed is found by comparison when the capture ends. A list is read,
 //    and guarded, only when something looks at it: one that is only appended to may have any contents;
-//  - any other object (a module, an instance): itself, with attribute writes kept in an overlay;
+//  - any other object (a module, an instance, an OrderedDict): itself, with writes kept in an overlay;
 //  - immutable plain data, types, functions, modules: themselves, guarded when something first relies on them.
 // Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
 #pragma once
@@ -38,6 +38,14 @@ struct AttributeWrite {
   Ref object;  // null: it moved into the representation of the instance's dictionary
   Ref name;
   Ref value;  // null: deleted
+};
+
+// What the trace put in the place of an item of a dictionary of a subclass, which keeps its keys and their order.
+struct ItemWrite {
+  PyObject* dict;  // outside
+  Ref key;         // a string
+  Ref original;    // as it was when the trace began
+  Ref value;
 };
 
 class World {
@@ -101,6 +109,18 @@ class World {
   void require_apart() { apart_ = true; }
   bool are_apart() const { return apart_; }
 
+  // An item of an outside dictionary of a subclass, `real` as the dictionary holds it.
+  SymValue dict_item(PyObject* dict, PyObject* key, PyObject* real);
+  void replace_item(PyObject* dict, PyObject* key, Ref value);
+  const std::vector<ItemWrite>& replaced_items() const { return replaced_items_; }
+
+  // An item of this container was set or deleted. What was put back when the capture ends was read changed before, so
+  // the container must not be another of the program's either way.
+  void note_changed(PyObject* container);
+  bool was_changed(PyObject* container) const { return changed_.count(container) != 0; }
+  // Whether one of them holds the parameters, buffers or submodules of a module.
+  bool has_changed_module_table() const { return changed_module_table_; }
+
   // Whether an argument, a local or the stack leads to it: each call may bring another.
   bool comes_with_the_frame(graph::SourceId source) const;
 
@@ -124,6 +144,7 @@ class World {
   graph::SourceTable& sources() { return capture_.sources; }
 
  private:
+  ItemWrite* replaced_item(PyObject* dict, PyObject* key);
   PyObject* add(OutsideKind kind, Ref representation, PyObject* real, graph::SourceId source, Ref original);
   Ref wrap_item(PyObject* real, graph::SourceId source);
   void require_frozen(PyObject* real) const;
@@ -153,6 +174,9 @@ class World {
   std::vector<Ref> kept_;
   std::vector<AttributeWrite> writes_;
   bool apart_ = false;
+  std::vector<ItemWrite> replaced_items_;
+  std::unordered_set<PyObject*> changed_;
+  bool changed_module_table_ = false;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
 };
 

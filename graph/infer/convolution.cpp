@@ -71,6 +71,11 @@ bool conv_sizes(const TensorMeta& x, const TensorMeta& w, const ConvArgs& a, Dim
   return true;
 }
 
+// Any kernel of the CPU refuses other dilations, though one that has nothing to do takes 0.
+bool dilates(std::span<const int64_t> dilation, bool nothing_to_do) {
+  return std::all_of(dilation.begin(), dilation.end(), [&](int64_t d) { return d > 0 || (d == 0 && nothing_to_do); });
+}
+
 // Ranks and types that CPU's common path takes; others (empty, mixed types) go to LibTorch.
 bool is_common_conv(const TensorMeta& x, const TensorMeta& w) {
   bool type = x.dtype == DType::kF32 || x.dtype == DType::kF64 || x.dtype == DType::kBF16 || x.dtype == DType::kF16 ||
@@ -84,6 +89,7 @@ bool is_common_conv(const TensorMeta& x, const TensorMeta& w) {
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
 InferStatus convolution(InferContext& c) {
   const TensorMeta &x = c.self(0), &w = c.self(1);
+  if (x.device.is_cpu() && !dilates(c.ints(5), x.numel() == 0)) return InferStatus::kError;
   if (!is_common_conv(x, w)) return c.unsure();
   ConvArgs args{c.ints(3), c.ints(4), c.ints(5), c.ints(7), c.boolean(6), c.integer(8)};
   if (c.is_unsure()) return InferStatus::kNoRule;
@@ -175,7 +181,7 @@ InferStatus avg_pool2d(InferContext& c) {
   PoolArgs args{c.ints(1), c.ints(2), c.ints(3), kOne, c.boolean(4)};
   if (c.is_unsure()) return InferStatus::kNoRule;
   DimVector sizes;
-  if (!pool_sizes(x, args, sizes)) return InferStatus::kError;
+  if (!pool_sizes(x, args, sizes) || (c.has(6) && c.integer(6) == 0)) return InferStatus::kError;
   c.add_fresh(sizes, x.dtype, x.device, x.suggest_memory_format());
   return InferStatus::kOk;
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/infer/creation.h"
 #include "graph/infer/iterator.h"
+#include "graph/infer/pointwise.h"
 #include "graph/infer/views.h"
 
 namespace framejit::graph::infer {
@@ -203,6 +205,28 @@ InferStatus scatter(InferContext& c) {
 
 namespace {
 
+// What index_add says of its arguments before it looks at the indices. A source without dimensions is one element.
+bool adds_to_slices(InferContext& c) {
+  const TensorMeta &self = c.self(0), &index = c.self(2), &source = c.self(3);
+  const int64_t dim = wrap_dim(c.integer(1), self.dim());
+  if (dim < 0 || index.dim() > 1 || !is_index_type(index.dtype) || self.dtype != source.dtype) return false;
+  if (dim >= std::max<int64_t>(source.dim(), 1)) return false;
+  if (index.numel() != (source.dim() == 0 ? 1 : source.sizes[dim])) return false;
+  DimVector ours = self.sizes, theirs = source.sizes;
+  if (self.dim() != 0 && source.dim() != 0) {
+    ours.erase(static_cast<size_t>(dim));
+    theirs.erase(static_cast<size_t>(dim));
+  }
+  return ours == theirs;
+}
+
+}  // namespace
+
+InferStatus index_add(InferContext& c) { return adds_to_slices(c) ? same_contiguous(c) : InferStatus::kError; }
+InferStatus index_add_inplace(InferContext& c) { return adds_to_slices(c) ? returns_self(c) : InferStatus::kError; }
+
+namespace {
+
 // The format of what cat() joins.
 MemoryFormat joined_format(InferContext& c) {
   const MemoryFormat format = c.list_tensor(0, 0)->suggest_memory_format();
@@ -304,15 +328,17 @@ InferStatus flip(InferContext& c) {
 
 InferStatus roll(InferContext& c) {
   const TensorMeta& self = c.self();
-  if (c.ints(1).empty()) return InferStatus::kError;
+  const size_t shifts = c.ints(1).size(), dims = c.ints(2).size();
+  const bool flattens = shifts == 1 && dims == 0;
+  if (shifts == 0 || (shifts != dims && !flattens)) return InferStatus::kError;
+  for (int64_t dim : c.ints(2))
+    if (self.numel() > 0 && (self.dim() == 0 || wrap_dim(dim, self.dim()) < 0)) return InferStatus::kError;
   // One dimension cats two parts, several roll one after another, none flattens: each ends contiguous.
-  if (c.ints(2).size() != 1 || c.ints(1).size() != 1) {
+  if (dims != 1) {
     if (self.suggest_memory_format() != MemoryFormat::kContiguous || !self.is_contiguous()) return c.unsure();
     c.add_fresh(self.sizes, self.dtype, self.device);
     return InferStatus::kOk;
   }
-  int64_t dim = wrap_dim(c.ints(2)[0], self.dim());
-  if (dim < 0) return InferStatus::kError;
   if (self.numel() == 0 || !self.is_contiguous()) return c.unsure();
   c.add_fresh(self.sizes, self.dtype, self.device);
   return InferStatus::kOk;
@@ -384,7 +410,9 @@ InferStatus log_sigmoid_forward(InferContext& c) {
 // self, target, reduction, delta: as the others, but the result without reduction is made like self.
 InferStatus huber_loss(InferContext& c) {
   const TensorMeta* self = c.tensor(0);
+  if (!(c.real(3) > 0)) return InferStatus::kError;
   const InferStatus status = pointwise_loss(c);
+  if (status == InferStatus::kOk && !is_floating(c.last_result().meta.dtype)) return InferStatus::kError;
   if (status != InferStatus::kOk || c.integer(2) != 0) return status;
   TensorMeta& out = c.last_result().meta;
   if (!self || out.sizes != self->sizes || out.dtype != self->dtype) return c.unsure();

@@ -12,6 +12,8 @@ InferStatus embedding_backward(InferContext& c);
 InferStatus index(InferContext& c);
 InferStatus index_select(InferContext& c);
 InferStatus gather(InferContext& c);
+InferStatus index_add(InferContext& c);
+InferStatus index_add_inplace(InferContext& c);
 InferStatus scatter(InferContext& c);  // out of place: the shape of operand 0
 InferStatus cat(InferContext& c);
 InferStatus stack(InferContext& c);

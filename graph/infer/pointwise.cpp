@@ -1,6 +1,7 @@
 #include "graph/infer/pointwise.h"
 
 #include "graph/infer/iterator.h"
+#include "graph/infer/scalar.h"
 
 namespace framejit::graph::infer {
 namespace {
@@ -65,6 +66,17 @@ InferStatus returns_self(InferContext& c) {
   return InferStatus::kOk;
 }
 
+namespace {
+
+PointwiseRule unary() {
+  PointwiseRule rule;
+  rule.promote_args[0] = rule.iterate_args[0] = 0;
+  rule.promote = Promote::kFirst;
+  return rule;
+}
+
+}  // namespace
+
 InferStatus abs(InferContext& c) {
   TensorMeta self = c.self();
   if (is_complex(self.dtype)) {
@@ -73,10 +85,7 @@ InferStatus abs(InferContext& c) {
     c.add_fresh(std::move(self));
     return InferStatus::kOk;
   }
-  PointwiseRule rule;
-  rule.promote_args[0] = rule.iterate_args[0] = 0;
-  rule.promote = Promote::kFirst;
-  return pointwise(c, rule);
+  return pointwise(c, unary());
 }
 
 InferStatus copy_(InferContext& c) {
@@ -146,10 +155,7 @@ InferStatus angle(InferContext& c) {
     return InferStatus::kOk;
   }
   if (!is_floating(self.dtype)) return c.unsure();
-  PointwiseRule rule;
-  rule.promote_args[0] = rule.iterate_args[0] = 0;
-  rule.promote = Promote::kFirst;
-  return pointwise(c, rule);
+  return pointwise(c, unary());
 }
 
 // Two parts, or length and angle.
@@ -183,11 +189,22 @@ InferStatus where(InferContext& c) {
   return pointwise(c, rule);
 }
 
+namespace {
+
+// What a tensor holds is not known. A complex one may have no imaginary part: then the interpreter fills with it.
+bool may_fill(const TensorMeta& self, const Operand& number, const TensorMeta& value) {
+  if (value.dim() != 0) return false;
+  if (!number.is_value()) return holds(self.dtype, number);
+  return !is_complex(value.dtype) || is_complex(self.dtype) || self.dtype == DType::kBool;
+}
+
+}  // namespace
+
 InferStatus masked_fill(InferContext& c) {
   const TensorMeta& self = c.self();
   const TensorMeta *mask = c.tensor(1), *value = c.tensor(2);
   if (!mask || !value) return c.unsure();
-  if (value->dim() != 0) return InferStatus::kError;
+  if (!may_fill(self, c.operand(2), *value)) return InferStatus::kError;
   DimVector sizes = self.sizes;
   if (mask->dtype != DType::kBool || !broadcast_shape(sizes, mask->sizes)) return InferStatus::kError;
   c.add_fresh(sizes, self.dtype, self.device);
@@ -198,10 +215,35 @@ InferStatus masked_fill_inplace(InferContext& c) {
   const TensorMeta& self = c.self();
   const TensorMeta *mask = c.tensor(1), *value = c.tensor(2);
   if (!mask || !value) return c.unsure();
-  if (value->dim() != 0) return InferStatus::kError;
+  if (!may_fill(self, c.operand(2), *value)) return InferStatus::kError;
   if (mask->dtype != DType::kBool || !expandable_to(mask->sizes, self.sizes)) return InferStatus::kError;
   c.add_same(0);
   return InferStatus::kOk;
+}
+
+namespace {
+
+// self, approximate
+bool takes_gelu(InferContext& c) {
+  const Operand& approximate = c.operand(1);
+  if (!approximate.is(Operand::Kind::kString)) return c.unsure(), false;
+  return is_floating(c.self().dtype) && (approximate.as_string() == "none" || approximate.as_string() == "tanh");
+}
+
+}  // namespace
+
+InferStatus gelu(InferContext& c) { return takes_gelu(c) ? pointwise(c, unary()) : InferStatus::kError; }
+
+InferStatus gelu_inplace(InferContext& c) {
+  return takes_gelu(c) ? pointwise_inplace(c, unary()) : InferStatus::kError;
+}
+
+// self, lambd. Releases differ in how large it may be.
+InferStatus softshrink(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const double lambd = c.real(1);
+  if (!is_floating(self.dtype) || !(lambd >= 0 && lambd <= range_of(self.dtype).highest)) return InferStatus::kError;
+  return pointwise(c, unary());
 }
 
 InferStatus native_dropout(InferContext& c) {

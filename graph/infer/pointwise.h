@@ -46,6 +46,9 @@ InferStatus native_dropout_backward(InferContext& c);
 InferStatus where(InferContext& c);
 InferStatus masked_fill(InferContext& c);
 InferStatus masked_fill_inplace(InferContext& c);
+InferStatus gelu(InferContext& c);
+InferStatus gelu_inplace(InferContext& c);
+InferStatus softshrink(InferContext& c);
 // The fused dropout of CUDA: result and mask.
 InferStatus native_dropout(InferContext& c);
 InferStatus glu(InferContext& c);

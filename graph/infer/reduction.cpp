@@ -159,6 +159,18 @@ InferStatus topk(InferContext& c) {
   return InferStatus::kOk;
 }
 
+// self, k, dim, keepdim
+InferStatus kthvalue(InferContext& c) {
+  const TensorMeta& self = c.self();
+  const int64_t k = c.integer(1), dim = wrap_dim(c.integer(2), self.dim());
+  if (dim < 0 || k < 1 || k > (self.dim() == 0 ? 1 : self.sizes[dim])) return InferStatus::kError;
+  ReduceRule rule;
+  rule.dim = 2;
+  rule.keepdim = 3;
+  rule.with_indices = true;
+  return reduce(c, rule);
+}
+
 InferStatus aminmax(InferContext& c) {
   ReduceRule rule;
   rule.dim = 1;

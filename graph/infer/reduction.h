@@ -37,6 +37,7 @@ struct ScanRule {
   bool integers_sum = false;  // integers become i64
 };
 InferStatus scan(InferContext& c, const ScanRule& rule);
+InferStatus kthvalue(InferContext& c);
 InferStatus softmax(InferContext& c);
 InferStatus softmax_backward(InferContext& c);
 InferStatus var_mean(InferContext& c);

@@ -7,6 +7,7 @@
 #include "graph/infer/linalg.h"
 #include "graph/infer/normalisation.h"
 #include "graph/infer/pointwise.h"
+#include "graph/infer/random.h"
 #include "graph/infer/reduction.h"
 #include "graph/infer/spectral.h"
 #include "graph/infer/views.h"

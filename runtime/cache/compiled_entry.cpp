@@ -32,6 +32,7 @@ CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const Obje
 
 RunStatus CompiledEntry::run_graph(PyObject** outputs) {
   if (!executable_) return RunStatus::kDone;
+  if (wrong_) return RunStatus::kUndone;
   const auto& sources = capture_->input_sources;
   PyObject* few[kInputsOnStack];
   std::vector<PyObject*> many;
@@ -44,7 +45,8 @@ RunStatus CompiledEntry::run_graph(PyObject** outputs) {
   for (size_t i = 0; i < sources.size(); ++i) Py_INCREF(inputs[i] = guards_.value(sources[i]));
   const RunStatus status = executable_->run(inputs, outputs);
   for (size_t i = 0; i < sources.size(); ++i) Py_DECREF(inputs[i]);
-  return status;
+  wrong_ = status == RunStatus::kWrong;
+  return wrong_ ? RunStatus::kUndone : status;
 }
 
 // ---- objects that may die ----

@@ -40,7 +40,7 @@ class CompiledEntry {
   double capture_s = 0;  // seconds from the first instruction followed to the compiled graph
 
   // After a guard hit: runs the graph on what the guards read. `outputs` has room for output_count() values and
-  // receives new references.
+  // receives new references. A graph that was found to be wrong is not run again: kUndone, without an error.
   RunStatus run_graph(PyObject** outputs);
 
   // Lets go of objects that only guards look at and that can be watched; when one dies, the entry leaves its segment.
@@ -64,6 +64,7 @@ class CompiledEntry {
   size_t output_count_;
   bool nothing_;
   bool dead_ = false;
+  bool wrong_ = false;
   Segment* segment_ = nullptr;
   std::vector<Ref> watches_;  // weak references
 };

@@ -246,6 +246,7 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   if (with_translated_errors(body)) return RunStatus::kDone;
   if (computed) return RunStatus::kRaised;
   const RunStatus status = on_failure_ == OnFailure::kRaise ? RunStatus::kRaised : take_back(progress);
+  if (progress.is_wrong && status == RunStatus::kUndone) return RunStatus::kWrong;
   if (status == RunStatus::kRaised) add_traceback(graph_, graph_.node(plan_.step_node(progress.step)).location);
   return status;
 }

@@ -348,7 +348,8 @@ bool is_as_expected(const c10::TensorImpl& found, const graph::TensorMeta& expec
 
 // What the program did after an operator rests on what was inferred of its result. Those behind the first are left out:
 // autograd's own, such as the seeds of attention, which the program does not see.
-void Plan::require_as_expected(const Step& step, const at::Tensor* registers, const graph::Graph& graph) {
+void Plan::require_as_expected(const Step& step, const at::Tensor* registers, Progress& progress) {
+  const graph::Graph& graph = *progress.expected;
   const graph::Node& node = graph.node(step.node);
   const std::string_view name = graph::op_name(node.op);
   const bool custom = !name.starts_with("aten::") && !name.starts_with("mkldnn::");
@@ -356,12 +357,12 @@ void Plan::require_as_expected(const Step& step, const at::Tensor* registers, co
   if (result == kNoRegister || !registers[result].defined()) return;
   const c10::TensorImpl& found = *registers[result].unsafeGetTensorImpl();
   const graph::TensorMeta& expected = graph.meta(node.result(0));
-  TORCH_CHECK(is_as_expected(found, expected), "framejit: ", graph::op_name(node.op), " gave ",
-              graph::to_string(meta_of(found)), " where ", graph::to_string(expected), " was inferred");
+  progress.is_wrong = !is_as_expected(found, expected);
+  TORCH_CHECK(!progress.is_wrong, "framejit: ", graph::op_name(node.op), " gave ", graph::to_string(meta_of(found)),
+              " where ", graph::to_string(expected), " was inferred");
 }
 
-void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack,
-                    const graph::Graph* expected) const {
+void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, Progress* progress) const {
   if (step.constant) {
     registers[step.results[0]] = step.arguments[0].toTensor();
     return;
@@ -413,7 +414,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& 
     }
   }
   stack.resize(base);
-  if (expected) require_as_expected(step, registers, *expected);
+  if (progress && progress->expected) require_as_expected(step, registers, *progress);
   if (step.clone) registers[step.results[0]] = registers[step.results[0]].clone();
   if (!kernel_counts) bump_versions(step, registers);
   for (uint32_t reg : step.dead) registers[reg].reset();
@@ -469,7 +470,7 @@ void Plan::run(at::Tensor* registers, Progress& progress) const {
       state = std::make_unique<OperatorStateScope>(change++->state);
     }
     if (progress.undo) progress.undo->before_step(i, registers, *progress.log);
-    run_step(steps_[i], registers, lease.stack(), progress.expected);
+    run_step(steps_[i], registers, lease.stack(), &progress);
   }
 }
 

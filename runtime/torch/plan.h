@@ -56,6 +56,7 @@ class Plan {
     UndoLog* log = nullptr;
     // Where set, a result that is laid out or placed otherwise than this graph says is an error.
     const graph::Graph* expected = nullptr;
+    bool is_wrong = false;  // that is what was thrown
   };
 
   // Registers of the graph's inputs are filled in. Throws what an operator throws.
@@ -102,8 +103,8 @@ class Plan {
   static void bump_versions(const Step& step, const at::Tensor* registers);
   static void run_fused(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
-  void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, const graph::Graph* expected) const;
-  static void require_as_expected(const Step& step, const at::Tensor* registers, const graph::Graph& graph);
+  void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, Progress* progress) const;
+  static void require_as_expected(const Step& step, const at::Tensor* registers, Progress& progress);
   static void call_custom(const Step& step, torch::jit::Stack& stack);
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
 

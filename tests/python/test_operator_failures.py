@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import framejit
+from framejit import _C
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -123,3 +124,41 @@ def test_kernel_that_looks_at_data_itself_does_not_fail(call):
     check(f, torch.arange(16.0).view(1, 4, 4))
     reasons = framejit.explain(f, torch.arange(16.0).view(1, 4, 4)).stats["break_reasons"]
     assert reasons == {"DataDependentValue": 1}
+
+
+def runs_of(name, function, *args):
+    with torch.profiler.profile() as profile:
+        result = function(*args)
+    return result, sum(event.count for event in profile.key_averages() if event.key == name)
+
+
+@pytest.fixture
+def meta_kernels_alone():
+    before = _C._testing.set_meta_only(True)
+    yield
+    _C._testing.set_meta_only(before)
+
+
+@pytest.mark.runs_once("the runs of the operator are counted")
+@pytest.mark.parametrize("behind_a_break", [False, True])
+def test_graph_that_an_operator_contradicts_is_not_run_again(meta_kernels_alone, behind_a_break):
+    """The Meta kernel of angle keeps the strides of complex numbers, the operator gives a contiguous result."""
+
+    def f(x):
+        y = torch.angle(x * 2)
+        if behind_a_break:
+            framejit.graph_break()
+        return y + 1, y.stride()
+
+    compiled = framejit.to_static(f)
+    x = torch.view_as_complex(torch.randn(3, 4, 2)).t()
+    expected, once = runs_of("aten::angle", f, x)
+    counted = []
+    for _ in range(3):
+        (result, stride), count = runs_of("aten::angle", compiled, x)
+        assert torch.equal(result, expected[0]) and stride == expected[1]
+        counted.append(count)
+    assert counted[0] > once and counted[1:] == [once, once]
+    y = torch.view_as_complex(torch.randn(3, 4, 2))  # of which both say the same
+    compiled(y)
+    assert torch.equal(compiled(y)[0], f(y)[0])

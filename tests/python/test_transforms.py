@@ -26,12 +26,6 @@ MODELS = [nn.Linear(4, 2) for _ in range(3)]
 WEIGHT = torch.randn(4)
 
 
-# In torch 2.4 functional_call goes over parameters in ways that break: the results are eager's, the counts are not
-# asserted.
-OLD_TORCH = torch.__version__.startswith("2.4.")
-BREAKS_ON_OLD_TORCH = ("ensemble", "functional_call", "grads of samples")
-
-
 def x34():
     return torch.linspace(-2, 2, 12).view(3, 4)
 
@@ -166,14 +160,13 @@ def assert_equal_outcomes(got, expected):
         assert mine.requires_grad == theirs.requires_grad and type(mine) is type(theirs)
 
 
-def check(function, make=x34, graphs=1, breaks=0, counted=True):
+def check(function, make=x34, graphs=1, breaks=0):
     outcome(function, make())  # imports what torch.func imports at its first call
     expected = outcome(function, make())
     compiled = framejit.to_static(function)
-    cold = {"graphs": graphs, "breaks": breaks, "fallbacks": 0}
-    with counts.expect_counts("cold", **(cold if counted else {})):
+    with counts.expect_counts("cold", graphs=graphs, breaks=breaks, fallbacks=0):
         assert_equal_outcomes(outcome(compiled, make()), expected)
-    with counts.expect_counts("warm", **({"captures": 0, "hits": counts.at_least(1)} if counted else {})):
+    with counts.expect_counts("warm", captures=0, hits=counts.at_least(1)):
         assert_equal_outcomes(outcome(compiled, make()), expected)
     assert_equal_outcomes(outcome(compiled, make().double()), outcome(function, make().double()))  # after a guard miss
     assert_equal_outcomes(outcome(compiled, make()), expected)
@@ -183,7 +176,7 @@ def check(function, make=x34, graphs=1, breaks=0, counted=True):
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", sorted(ONE_GRAPH))
 def test_is_one_graph(name):
-    check(ONE_GRAPH[name], counted=not (OLD_TORCH and name in BREAKS_ON_OLD_TORCH))
+    check(ONE_GRAPH[name])
 
 
 def gradients(run, x, weight):
@@ -207,7 +200,7 @@ def gradients(run, x, weight):
     ],
     ids=["vmap", "grad", "vmap of grad", "jvp", "vjp", "jacrev", "functional_call"],
 )
-def test_gradients_of_the_result(function, request):
+def test_gradients_of_the_result(function):
     function(x34(), WEIGHT)
     expected = gradients(function, x34(), WEIGHT)
     compiled = framejit.to_static(function)
@@ -215,12 +208,12 @@ def test_gradients_of_the_result(function, request):
         for mine, theirs in zip(gradients(compiled, x34(), WEIGHT), expected):
             assert (mine is None) == (theirs is None)
             assert mine is None or torch.equal(mine, theirs)
-    assert (OLD_TORCH and "functional_call" in request.node.name) or len(compiled.graphs) == 1
+    assert len(compiled.graphs) == 1
 
 
 def test_transform_made_outside():
     per_sample = vmap(grad(loss), (None, 0))
-    check(lambda x: per_sample(PARAMETERS, x), counted=not OLD_TORCH)
+    check(lambda x: per_sample(PARAMETERS, x))
 
 
 def test_a_changed_global_is_noticed():

@@ -159,7 +159,7 @@ def arange(entry):
 RULES = {f.__name__: f for f in (pointwise, pointwise_inplace, reduce, scan, factory, like, arange)}
 RULE_TRAITS = {"pointwise": ["pointwise"], "pointwise_inplace": ["pointwise"], "reduce": ["reduction"]}
 # What the in-place twin of a rule's operator uses; others return their first operand as it is.
-INPLACE_RULES = {"pointwise": "pointwise_inplace", "subtract": "subtract_inplace"}
+INPLACE_RULES = {"pointwise": "pointwise_inplace", "subtract": "subtract_inplace", "gelu": "gelu_inplace"}
 
 
 def named_functions():

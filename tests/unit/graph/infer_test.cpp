@@ -1,6 +1,7 @@
 #include "graph/infer.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "tests/unit/graph/test_support.h"
 
@@ -164,6 +165,129 @@ TEST(IndexingTest, ScatterRefusesIndicesAndSourcesThatDoNotFit) {
   EXPECT_EQ(scatter(6, 2), "error");  // more indices than elements
   EXPECT_EQ(scatter(7, 4), "tensor<3x4xf32, cpu>");
   EXPECT_EQ(i.text("aten::scatter.value", {val(0), Operand::integer(0), val(6), Operand::real(1.0)}), "error");
+}
+
+TEST(PointwiseTest, MaskedFillRefusesNumbersThatTheTypeDoesNotHold) {
+  Inference i({tensor({2}, DType::kBool), tensor({2}, DType::kU8), tensor({2}, DType::kF16), tensor({2}, DType::kI64),
+               tensor({2}, DType::kC64), tensor({}, DType::kC64)});
+  auto fills = [&](int self, Operand value) {
+    return i.text("aten::masked_fill.Scalar", {val(self), val(0), value}) != "error";
+  };
+  const double imaginary[] = {0, 1}, real[] = {1, 0};
+  EXPECT_TRUE(fills(0, Operand::integer(2)));
+  EXPECT_TRUE(fills(0, Operand::complex(imaginary)));
+  EXPECT_TRUE(fills(1, Operand::integer(-255)));
+  EXPECT_FALSE(fills(1, Operand::integer(-256)));
+  EXPECT_FALSE(fills(1, Operand::integer(256)));
+  EXPECT_FALSE(fills(1, Operand::real(-0.5)));
+  EXPECT_TRUE(fills(2, Operand::real(-65504)));
+  EXPECT_FALSE(fills(2, Operand::real(-1e9)));
+  EXPECT_TRUE(fills(2, Operand::real(-INFINITY)));
+  EXPECT_TRUE(fills(3, Operand::integer(INT64_MAX)));
+  EXPECT_FALSE(fills(3, Operand::real(0x1p63)));
+  EXPECT_TRUE(fills(3, Operand::real(-0x1p63)));
+  EXPECT_FALSE(fills(3, Operand::real(NAN)));
+  EXPECT_TRUE(fills(2, Operand::complex(real)));
+  EXPECT_FALSE(fills(2, Operand::complex(imaginary)));
+  EXPECT_TRUE(fills(4, Operand::complex(imaginary)));
+  EXPECT_FALSE(fills(4, Operand::real(1e39)));
+  EXPECT_EQ(i.text("aten::masked_fill_.Tensor", {val(2), val(0), val(5)}), "error");
+}
+
+TEST(PointwiseTest, ActivationsRefuseParametersThatThereAreNot) {
+  Inference i({tensor({2}), tensor({2}, DType::kI64)});
+  EXPECT_EQ(i.text("aten::gelu", {val(0), Operand::string("tanh")}), "tensor<2xf32, cpu>");
+  EXPECT_EQ(i.text("aten::gelu", {val(0), Operand::string("tan")}), "error");
+  EXPECT_EQ(i.text("aten::gelu_", {val(0), Operand::string("tan")}), "error");
+  EXPECT_EQ(i.text("aten::gelu", {val(1), Operand::string("none")}), "error");
+  EXPECT_EQ(i.text("aten::softshrink", {val(0), Operand::real(0)}), "tensor<2xf32, cpu>");
+  EXPECT_EQ(i.text("aten::softshrink", {val(0), Operand::real(-0.5)}), "error");
+  EXPECT_EQ(i.text("aten::softshrink", {val(0), Operand::real(NAN)}), "error");
+}
+
+TEST(RandomTest, DistributionsRefuseParametersThatTheyDoNotHave) {
+  Inference i({tensor({2}), tensor({2}, DType::kI64), tensor({2}, DType::kC64)});
+  auto draws = [&](std::string_view op, int self, std::vector<Operand> parameters) {
+    std::vector<Operand> operands{val(self)};
+    operands.insert(operands.end(), parameters.begin(), parameters.end());
+    operands.push_back(Operand::none());  // the generator
+    return i.text("aten::" + std::string(op), operands) != "error";
+  };
+  auto real = [](double value) { return Operand::real(value); };
+  EXPECT_TRUE(draws("normal_", 2, {real(0), real(0)}));
+  EXPECT_FALSE(draws("normal_", 0, {real(0), real(NAN)}));
+  EXPECT_FALSE(draws("normal_", 1, {real(0), real(1)}));
+  EXPECT_FALSE(draws("log_normal_", 0, {real(0), real(0)}));
+  EXPECT_FALSE(draws("cauchy_", 0, {real(0), real(0)}));
+  EXPECT_TRUE(draws("uniform_", 0, {real(1), real(1)}));
+  EXPECT_FALSE(draws("uniform_", 0, {real(-3e38), real(3e38)}));
+  EXPECT_FALSE(draws("uniform_", 0, {real(3), real(-1)}));
+  EXPECT_FALSE(draws("exponential_", 0, {real(0)}));
+  EXPECT_TRUE(draws("exponential_", 0, {real(INFINITY)}));
+  EXPECT_TRUE(draws("geometric_", 1, {real(0.5)}));
+  EXPECT_FALSE(draws("geometric_", 0, {real(1)}));
+  EXPECT_TRUE(draws("bernoulli_.float", 1, {real(1)}));
+  EXPECT_FALSE(draws("bernoulli.p", 0, {real(2)}));
+  EXPECT_TRUE(draws("random_.from", 1, {Operand::integer(3), Operand::none()}));
+  EXPECT_FALSE(draws("random_.from", 1, {Operand::integer(3), Operand::integer(3)}));
+  EXPECT_FALSE(draws("random_.to", 1, {Operand::integer(0)}));
+}
+
+TEST(IndexingTest, IndexAddRefusesSourcesOfAnotherShape) {
+  Inference i({tensor({3, 2}), tensor({2}, DType::kI64), tensor({2, 2}), tensor({2, 1}), tensor({2}), tensor({3, 2}),
+               tensor({2, 2}, DType::kF64)});
+  auto add = [&](int source) {
+    return i.text("aten::index_add", {val(0), Operand::integer(-2), val(1), val(source), Operand::integer(1)});
+  };
+  EXPECT_EQ(add(2), "tensor<3x2xf32, cpu>");
+  for (int source : {3, 4, 5, 6}) EXPECT_EQ(add(source), "error") << source;
+  EXPECT_EQ(i.text("aten::index_add_", {val(0), Operand::integer(0), val(1), val(3), Operand::integer(1)}), "error");
+}
+
+TEST(IndexingTest, RollRefusesDimensionsThatDoNotGoWithItsShifts) {
+  Inference i({tensor({3, 2}), tensor({})});
+  const int64_t two[] = {1, 2}, one[] = {0};
+  EXPECT_EQ(i.text("aten::roll", {val(0), Operand::ints(one), Operand::ints({})}), "tensor<3x2xf32, cpu>");
+  EXPECT_EQ(i.text("aten::roll", {val(0), Operand::ints(two), Operand::ints({})}), "error");
+  EXPECT_EQ(i.text("aten::roll", {val(0), Operand::ints(two), Operand::ints(one)}), "error");
+  EXPECT_EQ(i.text("aten::roll", {val(0), Operand::ints(two), Operand::ints(two)}), "error");
+  EXPECT_EQ(i.text("aten::roll", {val(1), Operand::ints(one), Operand::ints(one)}), "error");
+  EXPECT_EQ(i.text("aten::roll", {val(1), Operand::ints(one), Operand::ints({})}), "tensor<f32, cpu>");
+}
+
+TEST(ReduceTest, KthValueRefusesMoreThanThereAre) {
+  Inference i({tensor({3, 2}), tensor({})});
+  auto kth = [&](int self, int64_t k) {
+    return i.text("aten::kthvalue", {val(self), Operand::integer(k), Operand::integer(-1), Operand::boolean(false)});
+  };
+  EXPECT_EQ(kth(0, 2), "tensor<3xf32, cpu>; tensor<3xi64, cpu>");
+  EXPECT_EQ(kth(1, 1), "tensor<f32, cpu>; tensor<i64, cpu>");
+  for (int64_t k : {0, 3}) EXPECT_EQ(kth(0, k), "error");
+}
+
+TEST(LossTest, HuberRefusesADeltaThatIsNotPositive) {
+  Inference i({tensor({3})});
+  auto loss = [&](double delta) {
+    return i.text("aten::huber_loss", {val(0), val(0), Operand::integer(1), Operand::real(delta)});
+  };
+  EXPECT_EQ(loss(0.5), "tensor<f32, cpu>");
+  EXPECT_EQ(loss(0), "error");
+}
+
+TEST(ConvolutionTest, RefusesDilationsAndDivisorsOfZero) {
+  Inference i({tensor({1, 1, 4, 4}), tensor({1, 1, 2, 2}), tensor({0, 1, 4, 4})});
+  const int64_t zero[] = {0, 0}, one[] = {1, 1}, minus[] = {-1, -1}, two[] = {2, 2};
+  auto convolve = [&](int input, std::span<const int64_t> dilation) {
+    return i.text("aten::convolution",
+                  {val(input), val(1), Operand::none(), Operand::ints(one), Operand::ints(zero),
+                   Operand::ints(dilation), Operand::boolean(false), Operand::ints(zero), Operand::integer(1)});
+  };
+  EXPECT_EQ(convolve(0, zero), "error");
+  EXPECT_EQ(convolve(2, minus), "error");
+  EXPECT_EQ(convolve(2, zero), "no rule");
+  EXPECT_EQ(i.text("aten::avg_pool2d", {val(0), Operand::ints(two), Operand::ints({}), Operand::ints(zero),
+                                        Operand::boolean(false), Operand::boolean(true), Operand::integer(0)}),
+            "error");
 }
 
 TEST(NormalisationTest, LayerNormRefusesScalesOfAnotherShape) {
