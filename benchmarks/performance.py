@@ -15,9 +15,13 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "docs", "performance")
 RESULTS = os.path.join(ROOT, "build", "benchmarks")
-NAMES = ("steady", "frozen", "two_threads", "capture", "overhead")
+NAMES = ("steady", "steps", "frozen", "two_threads", "capture", "overhead")
 # Results of steady.py under other names, each a table of its own: heading and text.
 FURTHER = {
+    "steps": (
+        "Steps of training as one function",
+        "Old gradients away, forward, loss and `backward()`, all inside of the compiled function.",
+    ),
     "frozen": (
         "Models, inference with frozen parameters",
         "`freeze=True`, and inductor with its switch `freezing`. Eager, framejit and inductor without it ran beside them.",

@@ -1,6 +1,6 @@
 """Steady state and compile time: eager, framejit with its back ends, and torch.compile with inductor, in one process.
 
-    python benchmarks/steady.py [--only fused,overhead,inference,training,gpt_train] [--threads 1]
+    python benchmarks/steady.py [--only fused,overhead,inference,training,steps,gpt_train] [--threads 1]
 
 "first call" is the first call's wall clock less an eager call: capture and compilation. Kernels of framejit come from an
 empty folder of its own for each run, inductor's from an empty one as well. "warm" is wall clock per call, the contestants

@@ -113,6 +113,34 @@ def _model(name: str, mode: str) -> Case:
     return case
 
 
+def _step(make: Callable[[], tuple]) -> Case:
+    """A step of training as one function: old gradients away, forward, loss and backward."""
+
+    def case(convert):
+        torch.manual_seed(0)
+        model, loss = make()
+
+        def step():
+            for parameter in model.parameters():
+                parameter.grad = None
+            loss(model).backward()
+
+        return convert(step)
+
+    return case
+
+
+def _mlp_to_train():
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    x = torch.randn(8, 64)
+    return model, lambda called: called(x).square().mean()
+
+
+def _model_to_train(name: str):
+    built = models.build(name, "train")
+    return built.model, lambda called: models.loss_of(called(*built.args, **built.kwargs))
+
+
 def _rows():
     return torch.randn(512, 768), torch.randn(768)
 
@@ -135,10 +163,17 @@ OVERHEAD: Dict[str, Case] = {
 INFERENCE: Dict[str, Case] = {name: _model(name, "infer") for name in models.MODELS}
 TRAINING: Dict[str, Case] = {f"{name}_train": _model(name, "train") for name in models.MODELS}
 
+STEPS: Dict[str, Case] = {
+    "mlp_step": _step(_mlp_to_train),
+    "gpt_step": _step(functools.partial(_model_to_train, "gpt")),
+    "mobilenet_v3_step": _step(functools.partial(_model_to_train, "mobilenet_v3")),
+}
+
 GROUPS: Dict[str, Dict[str, Case]] = {
     "fused": FUSED,
     "overhead": OVERHEAD,
     "inference": INFERENCE,
     "training": TRAINING,
+    "steps": STEPS,
 }
 CASES: Dict[str, Case] = {name: case for group in GROUPS.values() for name, case in group.items()}
