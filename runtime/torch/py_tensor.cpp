@@ -1,5 +1,6 @@
 #include "runtime/torch/py_tensor.h"
 
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
