@@ -32,7 +32,8 @@ class NoTensors final : public TensorRuntime {
   }
   TensorGuards guards() override {
     return {[](const graph::TensorFacts&, std::vector<uint64_t>&) {}, [](PyObject*, const uint64_t*) { return false; },
-            [](const TensorRow*, size_t) { return size_t{0}; }, [](PyObject*) { return true; }, [] { return uint64_t{0}; }};
+            [](const TensorRow*, size_t) { return size_t{0}; }, [](PyObject*) { return true; },
+            [] { return uint64_t{0}; }};
   }
 };
 

@@ -160,8 +160,7 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
 
 // The function around which torch puts one that switches Dynamo off; nothing if that is made in another way.
 static SymValue without_wrapper(Simulator& sim, PyObject* function) {
-  const Ref names =
-      sim.check(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_freevars"));
+  const Ref names = sim.check(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_freevars"));
   PyObject* closure = PyFunction_GET_CLOSURE(function);
   const Py_ssize_t index = PySequence_Index(names.get(), interned("fn"));
   if (index < 0) PyErr_Clear();

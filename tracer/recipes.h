@@ -65,7 +65,7 @@ class RecipeBuilder {
   std::vector<PyObject*> outputs_;
   std::vector<graph::Effect> slot_effects_;
   std::vector<std::pair<OutsideKind, PyTypeObject*>> apart_;  // of the objects from outside that are changed
-  std::vector<std::pair<size_t, uint32_t>> unread_;  // frame, slot: of a break, not live there
+  std::vector<std::pair<size_t, uint32_t>> unread_;           // frame, slot: of a break, not live there
 };
 
 }  // namespace framejit

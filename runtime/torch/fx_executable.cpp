@@ -75,7 +75,8 @@ std::unique_ptr<runtime::Executable> make_fx_executable(const graph::Graph& grap
                                                         PyObject* backend, std::string* why_not) {
   ProgramFacts facts = program_facts(recording);
   if (!facts.why_no_fx.empty()) return *why_not = facts.why_no_fx, nullptr;
-  if (recording.training() || !recording.freed_roots.empty()) return *why_not = "a graph with a backward is not given to a back end", nullptr;
+  if (recording.training() || !recording.freed_roots.empty())
+    return *why_not = "a graph with a backward is not given to a back end", nullptr;
   std::vector<ValueId> computed;
   for (const OutputSpec& output : recording.outputs)
     if (output.input < 0) computed.push_back(output.value);

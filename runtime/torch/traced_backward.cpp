@@ -80,8 +80,6 @@ std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<
   return leaves;
 }
 
-void set_freed_history(const at::Tensor& result) {
-  torch::autograd::set_history(result, make_node<FreedNode>());
-}
+void set_freed_history(const at::Tensor& result) { torch::autograd::set_history(result, make_node<FreedNode>()); }
 
 }  // namespace framejit::torchlib
