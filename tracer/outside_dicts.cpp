@@ -5,7 +5,6 @@
 namespace framejit {
 
 using graph::GuardKind;
-using graph::SourceKind;
 
 static bool has_own_iter(PyObject* dict) {
   PyObject* iter = _PyType_Lookup(Py_TYPE(dict), interned("__iter__"));

@@ -76,6 +76,7 @@ std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<
   });
   std::sort(found.begin(), found.end());
   std::vector<at::Tensor> leaves;
+  leaves.reserve(found.size());
   for (size_t i : found) leaves.push_back(recording.inputs[i].fake);
   return leaves;
 }
