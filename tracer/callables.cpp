@@ -69,15 +69,6 @@ Ref resolve(const char* path) {
 
 PyObject* resolve_forever(const char* path) { return resolve(path).release(); }
 
-// The first code object among the constants of a function's own: of what it makes when it is called.
-PyObject* inner_code(PyObject* function) {
-  if (!function || !PyFunction_Check(function)) return nullptr;
-  const Ref constants = Ref::steal(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_consts"));
-  for (Py_ssize_t i = 0; constants && i < PyTuple_GET_SIZE(constants.get()); ++i)
-    if (PyObject* constant = PyTuple_GET_ITEM(constants.get(), i); PyCode_Check(constant)) return constant;
-  return nullptr;
-}
-
 void fill_library() {
   Library& lib = mutable_library();
   lib.module_type = resolve_forever("torch.nn.Module");
@@ -92,7 +83,6 @@ void fill_library() {
   lib.parameter_type = resolve_forever("torch.nn.Parameter");
   lib.autograd_function = resolve_forever("torch.autograd.Function");
   lib.tensor_backward = resolve_forever("torch.Tensor.backward");
-  lib.dynamo_off_code = inner_code(resolve_forever("torch._compile._disable_dynamo"));
   lib.once_differentiable = resolve_forever("torch.autograd.function.once_differentiable");
   lib.autograd_function_base = resolve_forever("torch._C._FunctionBase");
   if (lib.autograd_function)

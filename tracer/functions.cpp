@@ -158,26 +158,11 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   return frame;
 }
 
-// The function around which torch puts one that switches Dynamo off; nothing if that is made in another way.
-static SymValue without_wrapper(Simulator& sim, PyObject* function) {
-  const Ref names = sim.check(PyObject_GetAttrString(PyFunction_GET_CODE(function), "co_freevars"));
-  PyObject* closure = PyFunction_GET_CLOSURE(function);
-  const Py_ssize_t index = PySequence_Index(names.get(), interned("fn"));
-  if (index < 0) PyErr_Clear();
-  if (index < 0 || !closure) return {};
-  sim.world().rely_on_code(function);
-  return SymValue::borrow(PyCell_GET(PyTuple_GET_ITEM(closure, index)));
-}
-
 SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain) {
   if (is_in_backward()) note_frozen(FrozenRead::Kind::kCode, function, nullptr, PyFunction_GET_CODE(function));
   if (const CallableRow* row = find_callable(function)) {
     world_.rely_on_code(function);
     return call_row(*row, function, std::move(args));
-  }
-  if (PyFunction_GET_CODE(function) == library().dynamo_off_code) {
-    SymValue wrapped = without_wrapper(*this, function);
-    if (!wrapped.null()) return call(std::move(wrapped), std::move(args), plain);
   }
   return follow_function(function, std::move(args), plain);
 }

@@ -21,7 +21,6 @@ struct Library {
   PyObject* autograd_function_base = nullptr;   // torch._C._FunctionBase, the type of what a context is
   PyObject* autograd_function_setup = nullptr;  // torch.autograd.Function.setup_context, where nothing overrides it
   PyObject* tensor_backward = nullptr;          // torch.Tensor.backward
-  PyObject* dynamo_off_code = nullptr;          // of what torch._compile._disable_dynamo puts around a function
   PyObject* once_differentiable = nullptr;      // torch.autograd.function.once_differentiable
   PyObject* set_grad_enabled = nullptr;         // torch._C._set_grad_enabled
   PyObject* partial_type = nullptr;             // functools.partial
