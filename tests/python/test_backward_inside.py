@@ -561,55 +561,6 @@ def test_with_kernels(step):
     assert compiled.graphs
 
 
-def test_zero_grad_of_an_optimiser():
-    net = Net()
-    optimiser = torch.optim.SGD(net.parameters(), 0.1)
-
-    def step(x):
-        optimiser.zero_grad()
-        loss_of(net, x).backward()
-
-    compiled = framejit.to_static(step)
-    for _ in range(3):
-        step(inputs())
-        expected = [facts(p.grad) for p in net.parameters()]
-        compiled(inputs())
-        assert_same(expected, [facts(p.grad) for p in net.parameters()])
-    assert compiled.graphs
-
-
-OPTIMISERS = {
-    "SGD": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
-    "Adam": lambda parameters: torch.optim.Adam(parameters, 0.1),
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, 0.1),
-}
-
-
-@pytest.mark.parametrize("kind", OPTIMISERS)
-def test_a_step_of_training(kind):
-    """The optimiser's own step breaks the graph behind the backward."""
-
-    def train(compiled):
-        torch.manual_seed(0)
-        net = Net()
-        optimiser = OPTIMISERS[kind](net.parameters())
-
-        def step(x):
-            optimiser.zero_grad()
-            loss = loss_of(net, x)
-            loss.backward()
-            optimiser.step()
-            return loss.item()
-
-        run = framejit.to_static(step) if compiled else step
-        losses = [run(inputs()) for _ in range(6)]
-        return losses, [p.detach().clone() for p in net.parameters()], run
-
-    eager, compiled = train(False), train(True)
-    assert_same(eager[:2], compiled[:2])
-    assert any("mm(" in line and "Backward" not in line for g in compiled[2].graphs for line in str(g).splitlines())
-
-
 def test_a_break_before_and_behind():
     """What a break behind a backward leaves is the state after it; one before leaves the history whole."""
     net = Net()
