@@ -29,6 +29,16 @@ bool is_grad_enabled(Simulator& sim) {
   return mode.get() == Py_True;
 }
 
+void realise_all(Simulator& sim, CallArgs& args) {
+  for (SymValue& value : args.positional) sim.realise(value);
+  for (auto& [name, value] : args.keywords) sim.realise(value);
+}
+
+Ref imported(Simulator& sim, const char* module, const char* name) {
+  Ref holder = sim.check(PyImport_ImportModule(module));
+  return sim.check(PyObject_GetAttrString(holder.get(), name));
+}
+
 PyObject* rely_on_item(Simulator& sim, PyObject* dict, const char* name) {
   PyObject* value = PyDict_GetItemString(dict, name);
   sim.world().rely_on_item(dict, interned(name), value);

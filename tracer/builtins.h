@@ -14,6 +14,9 @@ namespace framejit::builtins {
 #undef HANDLER
 
 bool is_grad_enabled(Simulator& sim);
+void realise_all(Simulator& sim, CallArgs& args);
+// What a module has by that name; the module is imported.
+Ref imported(Simulator& sim, const char* module, const char* name);
 // What a constant dictionary has by that name now is what each call finds.
 PyObject* rely_on_item(Simulator& sim, PyObject* dict, const char* name);
 

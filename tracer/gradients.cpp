@@ -8,11 +8,6 @@
 namespace framejit::builtins {
 namespace {
 
-Ref imported(Simulator& sim, const char* module, const char* name) {
-  Ref holder = sim.check(PyImport_ImportModule(module));
-  return sim.check(PyObject_GetAttrString(holder.get(), name));
-}
-
 // Nodes of other devices than the CPU would run on threads of theirs, where nothing is recorded.
 class OnThisThread {
  public:
@@ -52,8 +47,7 @@ std::vector<PyObject*> items_of(PyObject* sequence) {
 
 // Fixed arguments: outputs, gradients, retain_graph, create_graph, inputs, allow_unreachable, accumulate_grad.
 EngineCall read_call(Simulator& sim, PyObject* callable, CallArgs& args) {
-  for (SymValue& value : args.positional) sim.realise(value);
-  for (auto& [name, value] : args.keywords) sim.realise(value);
+  realise_all(sim, args);
   if (args.positional.size() < 5) sim.stop(StopReason::kUnknownCall, qualified_name(callable));
   EngineCall call;
   call.roots = items_of(args.positional[0].get());

@@ -13,16 +13,6 @@ bool is_level_tensor(Simulator& sim, PyObject* obj) {
   return sim.is_tensor(obj) && sim.services().host.is_level_tensor(obj);
 }
 
-void realise_all(Simulator& sim, CallArgs& args) {
-  for (SymValue& value : args.positional) sim.realise(value);
-  for (auto& [name, value] : args.keywords) sim.realise(value);
-}
-
-Ref imported(Simulator& sim, const char* module, const char* name) {
-  Ref holder = sim.check(PyImport_ImportModule(module));
-  return sim.check(PyObject_GetAttrString(holder.get(), name));
-}
-
 SymValue enter(Simulator& sim, PyObject* callable, CallArgs& args) {
   const BreakPoint before = sim.current_break_point();
   const uint64_t state = sim.services().host.global_state();

@@ -102,6 +102,7 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
       plain_.push_back(tensor);
     }
   }
+  watched_.reserve(program_->watched().size());
   for (const ValueId value : program_->watched()) {
     const bool is_input = graph.value(value).is_input();
     const at::Tensor& tensor = is_input ? inputs[graph.value(value).index] : registers[forward.register_of(value)];

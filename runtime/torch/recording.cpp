@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "runtime/torch/convert.h"
+#include "runtime/torch/history.h"
 #include "runtime/torch/names.h"
 #include "runtime/torch/op_entry.h"
 
@@ -72,22 +73,15 @@ const char* why_not_inputs(const Recording& recording) {
 
 // Whether a tensor made inside of the capture collects gradients of its own.
 bool has_inner_leaf(const Recording& recording) {
-  std::unordered_set<const torch::autograd::Node*> seen;
+  std::unordered_set<const torch::autograd::Node*> outside;
   for (const InputFake& input : recording.inputs)
     if (input.requires_grad)
       if (auto edge = torch::autograd::impl::gradient_edge(input.fake); edge.is_valid())
-        seen.insert(edge.function.get());
-  std::vector<torch::autograd::Node*> pending;
-  for (const at::Tensor& root : recording.root_fakes)
-    pending.push_back(torch::autograd::impl::gradient_edge(root).function.get());
-  while (!pending.empty()) {
-    torch::autograd::Node* node = pending.back();
-    pending.pop_back();
-    if (!node || !seen.insert(node).second) continue;
-    if (node->next_edges().empty() && node->name() == "torch::autograd::AccumulateGrad") return true;
-    for (const auto& edge : node->next_edges()) pending.push_back(edge.function.get());
-  }
-  return false;
+        outside.insert(edge.function.get());
+  bool found = false;
+  for_each_node(recording.root_fakes,
+                [&](const torch::autograd::Node& node) { found |= outside.count(&node) == 0 && is_accumulator(node); });
+  return found;
 }
 
 bool is_custom_view(const at::Tensor& output) {

@@ -3,13 +3,12 @@
 #include <c10/util/Type.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <typeinfo>
 #include <unordered_map>
-#include <unordered_set>
 
+#include "runtime/torch/history.h"
 #include "runtime/torch/input_fake.h"
 #include "runtime/torch/node_pointer.h"
 
@@ -29,22 +28,6 @@ class FreedNode final : public Node {
 
 // By name: LibTorch does not export what a cast would compare.
 bool is_written_in_python(const Node& node) { return c10::demangle(typeid(node).name()) == "torch::autograd::PyNode"; }
-
-// Each node that a backward of these goes over, once.
-template <class F>
-void for_each_node(const std::vector<at::Tensor>& roots, F&& visit) {
-  std::unordered_set<const Node*> seen;
-  std::vector<Node*> pending;
-  for (const at::Tensor& root : roots)
-    if (root.requires_grad()) pending.push_back(torch::autograd::impl::gradient_edge(root).function.get());
-  while (!pending.empty()) {
-    Node* node = pending.back();
-    pending.pop_back();
-    if (!node || !seen.insert(node).second) continue;
-    visit(*node);
-    for (const auto& edge : node->next_edges()) pending.push_back(edge.function.get());
-  }
-}
 
 }  // namespace
 
@@ -70,7 +53,7 @@ std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<
       found.push_back(input->second);
     } else if (is_outside_node(node)) {
       *why_not = "it goes on into the history of a tensor from outside";
-    } else if (node.next_edges().empty() && node.name() == "torch::autograd::AccumulateGrad") {
+    } else if (is_accumulator(node)) {
       *why_not = "it reaches a leaf that the captured function made";
     }
   });

@@ -49,7 +49,7 @@ def test_steps_are_eagers_and_are_captured_once(name):
         assert torch.equal(one, other) and torch.equal(one.grad, other.grad)
     stats = framejit.stats()
     assert stats["captures"] == captures and stats["fallbacks"] == 0 and stats["graphs"] >= 1
-    assert stats["breaks"] <= 4  # zero_grad, backward, step
+    assert stats["breaks"] <= 4  # zero_grad, step
 
 
 def test_a_step_inside_of_no_grad_and_a_state_that_is_loaded():

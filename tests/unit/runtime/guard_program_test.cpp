@@ -303,5 +303,16 @@ TEST_F(GuardProgramTest, TellsObjectsApart) {
   EXPECT_FALSE(check({a.get(), a.get(), a.get()}));
 }
 
+TEST_F(GuardProgramTest, TellsSetsOfObjectsApart) {
+  for (uint32_t i : {0u, 1u, 2u}) guard(GuardKind::kApart, local(i), {}, 0);
+  for (uint32_t i : {2u, 3u, 4u}) guard(GuardKind::kApart, local(i), {}, 1);
+  compile();
+  Ref a = eval("[]"), b = eval("[]"), c = eval("[]"), d = eval("[]"), e = eval("[]");
+  for (int again = 0; again < 3; ++again) EXPECT_TRUE(check({a.get(), b.get(), c.get(), d.get(), e.get()}));
+  EXPECT_FALSE(check({a.get(), b.get(), a.get(), d.get(), e.get()}));
+  EXPECT_FALSE(check({a.get(), b.get(), c.get(), d.get(), c.get()}));
+  EXPECT_TRUE(check({a.get(), b.get(), c.get(), a.get(), b.get()}));  // of different sets
+}
+
 }  // namespace
 }  // namespace framejit::runtime

@@ -1,0 +1,34 @@
+// Walks over the graph that autograd keeps of tensors.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_set>
+#include <vector>
+
+namespace framejit::torchlib {
+
+// Each node that a backward of these goes over, once.
+template <class F>
+void for_each_node(const std::vector<at::Tensor>& roots, F&& visit) {
+  using torch::autograd::Node;
+  std::unordered_set<const Node*> seen;
+  std::vector<Node*> pending;
+  for (const at::Tensor& root : roots)
+    if (root.requires_grad()) pending.push_back(torch::autograd::impl::gradient_edge(root).function.get());
+  while (!pending.empty()) {
+    Node* node = pending.back();
+    pending.pop_back();
+    if (!node || !seen.insert(node).second) continue;
+    visit(*node);
+    for (const auto& edge : node->next_edges()) pending.push_back(edge.function.get());
+  }
+}
+
+// Whether gradients end here, in a leaf.
+inline bool is_accumulator(const torch::autograd::Node& node) {
+  return node.next_edges().empty() && node.name() == "torch::autograd::AccumulateGrad";
+}
+
+}  // namespace framejit::torchlib
