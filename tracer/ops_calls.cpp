@@ -1,4 +1,5 @@
 // Calls and the making of functions.
+#include "tracer/library_code.h"
 #include "tracer/ops.h"
 
 namespace framejit::ops {
@@ -153,7 +154,18 @@ void handle_ReturnConst(Simulator&, SimFrame& frame, const Instruction& instr) {
   frame.returned = true;
 }
 
-// Imports of what is imported already; the first import of a module runs code.
+static bool is_of_torch(std::string_view module) { return module == "torch" || module.substr(0, 6) == "torch."; }
+
+// The first import of a module runs code. What torch imports of itself is imported between two passes, outside of the
+// recording: it would run some time in any case, and nobody can tell when.
+[[noreturn]] static void stop_at_import(Simulator& sim, const SimFrame& frame, PyObject* absolute) {
+  const std::string name = PyUnicode_AsUTF8(absolute);
+  StopTrace stopped{TraceStop{StopReason::kImport, name, sim.location_text()}, sim.current_break_point()};
+  if (is_of_torch(name) && is_of_torch(module_name(frame.globals.get()))) stopped.import = name;
+  throw stopped;
+}
+
+// Imports of what is imported already.
 void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue from = frame.pop(), level = frame.pop();
   PyObject* name = frame.code->name_at(instr.arg);
@@ -163,7 +175,7 @@ void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr
   bool relative = PyLong_AsLong(level.get()) != 0;
   if (!relative) {
     PyObject* modules = PyImport_GetModuleDict();
-    if (!PyDict_GetItemWithError(modules, name)) sim.stop(StopReason::kImport, PyUnicode_AsUTF8(name));
+    if (!PyDict_GetItemWithError(modules, name)) stop_at_import(sim, frame, name);
   }
   int depth = static_cast<int>(PyLong_AsLong(level.get()));
   Ref absolute = Ref::borrow(name);
@@ -173,8 +185,7 @@ void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr
     Ref dotted = sim.check(PyUnicode_FromFormat("%s%U", std::string(depth, '.').c_str(), name));
     absolute =
         sim.check(PyObject_CallMethod(util.get(), "resolve_name", "OO", dotted.get(), package ? package : Py_None));
-    if (!PyDict_GetItemWithError(PyImport_GetModuleDict(), absolute.get()))
-      sim.stop(StopReason::kImport, PyUnicode_AsUTF8(absolute.get()));
+    if (!PyDict_GetItemWithError(PyImport_GetModuleDict(), absolute.get())) stop_at_import(sim, frame, absolute.get());
   }
   frame.push(
       SymValue(sim.check(PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from.get(), depth))));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "graph/ids.h"
 #include "tracer/trace_stop.h"
@@ -27,6 +28,7 @@ struct StopTrace {
   TraceStop stop;
   BreakPoint point;
   graph::NodeId refused = {};  // the next pass stops where this node would be recorded
+  std::string import = {};     // a module of torch's own, which is imported before the next pass
 };
 
 }  // namespace framejit

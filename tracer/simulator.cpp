@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstring>
+#include <string>
+#include <unordered_set>
+#include <utility>
 
 #include "base/handled_exception.h"
 #include "tracer/callables.h"
@@ -433,6 +436,12 @@ void Simulator::finish_break() {
   RecipeBuilder(*this).finish_break();
 }
 
+// Where that fails, the next pass stops at the import like any other.
+static void import_module(const std::string& name, FrameGate& gate) {
+  const OpenGate open(gate);
+  if (!Ref::steal(PyImport_ImportModule(name.c_str()))) PyErr_Clear();
+}
+
 Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const SegmentStart& start,
                                                                    const TracerServices& services) {
   initialise_callables();
@@ -441,7 +450,16 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
   TraceStop last;  // of the passes so far
   // What a pass relied on to come to its stop: another value there might not stop, so the entry must not serve it.
   std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
+  std::string wanted;
+  std::unordered_set<std::string> imported;
   for (int attempt = 0; attempt < kMaxPasses; ++attempt) {
+    if (!wanted.empty()) {  // with the module there, all is followed from the start
+      import_module(std::exchange(wanted, {}), services.gate);
+      until.reset();
+      refused = {};
+      stopped_passes.clear();
+      attempt = 0;
+    }
     Simulator pass(start, services, until, refused);
     try {
       std::unique_ptr<graph::Capture> capture = pass.run();
@@ -449,6 +467,10 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
       return capture;
     } catch (StopTrace& stopped) {
       PyErr_Clear();
+      if (!stopped.import.empty() && imported.insert(stopped.import).second) {
+        wanted = std::move(stopped.import);
+        continue;
+      }
       stopped_passes.push_back(pass.take_capture());
       last = stopped.stop;
       if (stopped.refused.valid() && (!refused.valid() || stopped.refused < refused)) {

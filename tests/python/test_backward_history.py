@@ -1,6 +1,8 @@
 """What a backward in a captured function leaves: histories of results, errors, hooks, leaves that may become one."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -278,3 +280,19 @@ def test_a_break_before_and_behind():
         results.append(run(inputs()))
     assert_same(results[0], results[1])
     assert_same(results[0], results[2])
+
+
+FIRST_BACKWARD = """
+import torch, framejit
+w = torch.ones(3, requires_grad=True)
+compiled = framejit.to_static(lambda x: (w * x).sum().backward())
+compiled(torch.arange(3.0))
+assert torch.equal(w.grad, torch.arange(3.0)), w.grad
+stats = framejit.stats()
+assert (stats["graphs"], stats["breaks"], stats["captures"]) == (1, 0, 1), stats
+"""
+
+
+def test_the_first_backward_of_a_process():
+    """torch imports modules of its own in it."""
+    subprocess.run([sys.executable, "-c", FIRST_BACKWARD], check=True, timeout=120)
