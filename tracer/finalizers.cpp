@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "tracer/library.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -143,41 +144,48 @@ void Simulator::require_items_survive(PyObject* container) {
 
 namespace {
 
-enum class Removal : uint8_t { kNone, kLetsGo, kGivesBack };
+// What a method does to the container that it is called on.
+enum class Change : uint8_t { kNone, kAdds, kLetsGo, kGivesBack };
 
-// C methods of lists, dictionaries and sets by what becomes of the items that they take out.
-Removal removal_of(PyObject* method) {
-  static const std::unordered_map<PyObject*, Removal> kRemovals = [] {
-    static constexpr const char* kLetGo[] = {
-        "clear",       "difference_update",
-        "discard",     "intersection_update",
-        "remove",      "update",
-        "popitem",     "symmetric_difference_update",
-        "__setitem__", "__delitem__",
-        "__isub__",    "__iand__",
-        "__ixor__",    "__ior__",
-        "__imul__",
+// C methods of lists, dictionaries, sets and deques that change them, by what becomes of the items that they take out.
+Change change_by(PyObject* method) {
+  static const std::unordered_map<PyObject*, Change> kChanges = [] {
+    struct Row {
+      Change change;
+      std::initializer_list<const char*> names;
     };
-    std::unordered_map<PyObject*, Removal> removals;
-    for (PyTypeObject* type : {&PyList_Type, &PyDict_Type, &PySet_Type}) {
-      for (const char* name : kLetGo)
-        if (PyObject* found = _PyType_Lookup(type, interned(name))) removals.emplace(found, Removal::kLetsGo);
-      removals.emplace(_PyType_Lookup(type, interned("pop")), Removal::kGivesBack);
-    }
-    return removals;
+    static const Row kRows[] = {
+        {Change::kAdds,
+         {"__iadd__", "add", "append", "appendleft", "extend", "extendleft", "insert", "move_to_end", "reverse",
+          "rotate", "setdefault", "sort"}},
+        {Change::kLetsGo,
+         {"__delitem__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__", "__setitem__", "clear",
+          "difference_update", "discard", "intersection_update", "popitem", "remove", "symmetric_difference_update",
+          "update"}},
+        {Change::kGivesBack, {"pop", "popleft"}},
+    };
+    std::unordered_map<PyObject*, Change> changes;
+    auto* deque = reinterpret_cast<PyTypeObject*>(library().deque_type);
+    for (PyTypeObject* type : {&PyList_Type, &PyDict_Type, &PyODict_Type, &PySet_Type, deque})
+      for (const Row& row : kRows)
+        for (const char* name : row.names)
+          if (PyObject* found = _PyType_Lookup(type, interned(name))) changes.emplace(found, row.change);
+    return changes;
   }();
-  auto found = kRemovals.find(method);
-  return found == kRemovals.end() ? Removal::kNone : found->second;
+  auto found = kChanges.find(method);
+  return found == kChanges.end() ? Change::kNone : found->second;
 }
 
 }  // namespace
 
 // What a method lets go of survives; what it gives back is held by the frame from here on.
 SymValue Simulator::call_container_method(PyObject* method, PyObject* args, PyObject* keywords) {
-  const Removal removal = removal_of(method);
-  if (removal == Removal::kLetsGo && PyTuple_GET_SIZE(args) > 0) require_items_survive(PyTuple_GET_ITEM(args, 0));
+  const Change change = change_by(method);
+  PyObject* container = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  if (change == Change::kLetsGo && container) require_items_survive(container);
+  if (change != Change::kNone && container) world_.note_changed(container);
   SymValue result = from_real(check(PyObject_Call(method, args, keywords)));
-  if (removal == Removal::kGivesBack && has_finalizer(result.get())) finalizers_.push_back(result.get());
+  if (change == Change::kGivesBack && has_finalizer(result.get())) finalizers_.push_back(result.get());
   return result;
 }
 

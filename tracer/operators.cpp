@@ -130,6 +130,7 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   if (!moves_elements_only(kind, left.get(), right.get())) require_plain(CallArgs{{left, right}, {}}, nullptr);
   mark_location();
   if (in_place && kind != BinaryKind::kAdd) require_items_survive(left.get());
+  if (in_place && !is_tensor(left.get())) world_.note_changed(left.get());
   const auto function = in_place ? row.in_place : row.function;
   const auto run = [&] { return from_real(check(function(left.get(), right.get()))); };
   return is_tensor(left.get()) || is_tensor(right.get()) ? run() : without_python(run);

@@ -4,7 +4,6 @@ from collections import OrderedDict, defaultdict
 
 import pytest
 import torch
-from torch.nn.utils.stateless import _reparametrize_module
 
 import framejit
 from support.same_as_eager import assert_same_as_eager
@@ -114,43 +113,3 @@ def test_new_item_breaks():
     assert_same_as_eager(f, make=make, graphs=None, breaks=None)
     reasons = framejit.explain(f, *make()[0]).stats["break_reasons"]
     assert reasons == {"UnsupportedValue": 1}
-
-
-
-def in_a_dictionary(first, second, x):
-    kept = first["a"]
-    first["a"] = x
-    read = second["a"] * 2
-    first["a"] = kept
-    return read
-
-
-def in_a_list(first, second, x):
-    kept = first[0]
-    first[0] = x
-    read = second[0] * 2
-    first[0] = kept
-    return read
-
-
-def in_a_module(first, second, x):
-    with _reparametrize_module(first, {"weight": torch.ones(2, 2)}):
-        return second(x)
-
-
-@pytest.mark.parametrize(
-    "function, make",
-    [
-        (in_a_dictionary, lambda: {"a": torch.randn(2)}),
-        (in_a_dictionary, lambda: OrderedDict(a=torch.randn(2))),
-        (in_a_list, lambda: [torch.randn(2)]),
-        (in_a_module, lambda: torch.nn.Linear(2, 2)),
-    ],
-    ids=["dict", "OrderedDict", "list", "module"],
-)
-def test_what_is_changed_for_a_while_may_be_another(function, make):
-    first, second, x = make(), make(), torch.randn(2)
-    compiled = framejit.to_static(function)
-    for other in (second, second, first, second):
-        assert torch.equal(compiled(first, other, x), function(first, other, x))
-    assert len(compiled.graphs) == 2
