@@ -107,6 +107,14 @@ PyObject* device_of_meta_call(PyObject*, PyObject*) {
   return PyUnicode_FromString(name);
 }
 
+PyObject* has_node_hooks(PyObject*, PyObject* tensor) {
+  if (!engine().tensors() || !engine().tensors()->is_tensor(tensor)) {
+    PyErr_Format(PyExc_TypeError, "has_node_hooks() wants a tensor, got '%s'", Py_TYPE(tensor)->tp_name);
+    return nullptr;
+  }
+  return PyBool_FromLong(torchlib::has_node_hooks(tensor));
+}
+
 PyObject* stop_reasons(PyObject*, PyObject*) { return runtime::stop_reason_records().release(); }
 
 PyMethodDef kFunctions[] = {
@@ -133,6 +141,8 @@ PyMethodDef kFunctions[] = {
      "set_skipped_prefixes(standard, library)\n--\n\nFrames of files that begin with one of these are never hooked."},
     {"device_of_meta_call", device_of_meta_call, METH_NOARGS,
      "device_of_meta_call()\n--\n\nFor which kind of device a Meta kernel is asked on this thread, or None."},
+    {"has_node_hooks", has_node_hooks, METH_O,
+     "has_node_hooks(tensor)\n--\n\nWhether the node that adds to its gradient has hooks."},
     {"stop_reasons", stop_reasons, METH_NOARGS,
      "stop_reasons()\n--\n\nEach reason of a graph break: name -> (text, hint)."},
     {nullptr, nullptr, 0, nullptr}};

@@ -13,6 +13,10 @@ void pack_tensor_facts(const graph::TensorFacts& facts, std::vector<uint64_t>& w
 bool tensor_matches(PyObject* tensor, const uint64_t* words);
 size_t first_mismatch(const runtime::TensorRow* rows, size_t count);
 bool has_no_grad_hooks(PyObject* tensor);
+
+// Whether the node that adds to a leaf's gradient has hooks: libraries that share gradients out hang theirs there.
+bool has_node_hooks(PyObject* tensor);
+
 uint64_t global_state();
 
 // The kind of device ("cpu", "cuda") for which a Meta kernel is asked on this thread now; null if none is.

@@ -378,6 +378,38 @@ def test_containers_with_methods_of_their_own_are_read_without_them():
     assert (list(dict.items(own)), called) == ([("a", 1)], [])
 
 
+BACKWARD_OF_A_TEXT = """
+import torch, framejit
+w = torch.ones(3, requires_grad=True)
+framejit.to_static(lambda x: (w * x).sum().backward())(torch.arange(3.0))
+assert framejit.stats()["shadowed"] == 1
+assert torch.equal(w.grad, torch.arange(3.0)), w.grad
+"""
+
+
+def test_globals_of_a_program_that_is_a_text_are_put_back():
+    command = [sys.executable, "-c", BACKWARD_OF_A_TEXT]
+    subprocess.run(command, check=True, timeout=120, env=dict(os.environ, FRAMEJIT_SHADOW="1"))
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_what_hooks_of_a_tensor_do_is_put_back(register):
+    seen = []
+    w = torch.ones(3, requires_grad=True)
+    getattr(w, register)(lambda tensor: seen.append(tensor.clone()))
+    framejit.to_static(lambda x: (w * x).sum().backward())(x3())
+    assert totals() == (1, 0) and len(seen) == 1
+
+
+def test_hooks_of_a_node_are_not_seen():
+    seen = []
+    w = torch.ones(3, requires_grad=True)
+    node = w.view_as(w).grad_fn.next_functions[0][0]
+    node.register_hook(lambda *gradients: seen.append(gradients))
+    framejit.to_static(lambda x: (w * x).sum().backward())(x3())
+    assert totals() == (0, 1) and len(seen) == 1
+
+
 def test_environment_switches_it_on():
     assert run_python(PROGRAM, FRAMEJIT_SHADOW="2") == (0, "3\n")
 

@@ -38,5 +38,12 @@ def is_user_module(name):
     return is_user_code(getattr(sys.modules[name], "__file__", None) or _paths.STANDARD_NAMES[0])
 
 
+def is_user_function(function):
+    """Whether its code is the user's. Code of a text without a name is of the module whose globals it has: `python -c`."""
+    if function.__code__.co_filename == "<string>":
+        return is_user_module(function.__globals__.get("__name__", ""))
+    return is_user_code(function.__code__.co_filename)
+
+
 def is_user_class(cls):
     return is_user_module(cls.__module__)

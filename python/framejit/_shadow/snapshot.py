@@ -177,10 +177,13 @@ class Snapshot:
         self._records.append((restore_tensor, tensor, TensorState(tensor)))
         if tensor.is_leaf and tensor.grad is not None:
             self._pending.append(tensor.grad)
+        if _C.has_node_hooks(tensor):
+            self.lost.append("hooks of a node of the graph of gradients")
+        self._pending += [tensor._backward_hooks, tensor._post_accumulate_grad_hooks]
         self._visit_attributes(tensor)
 
     def _visit_function(self, function):
-        if not scope.is_user_code(function.__code__.co_filename):
+        if not scope.is_user_function(function):
             return
         for cell in function.__closure__ or ():
             self._pending.append(cell)
