@@ -1,6 +1,8 @@
 #include "graph/expression.h"
 
+#include <atomic>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -22,6 +24,8 @@ std::string_view spelling(ExpressionOp op) {
       return "constant";
     case ExpressionOp::kCount:
       return "count";
+    case ExpressionOp::kSince:
+      return "since";
 #define EXPRESSION(name, text, operands, result, types) \
   case ExpressionOp::k##name:                           \
     return text;
@@ -55,6 +59,11 @@ Fact fact_of(ExpressionOp op) {
 }
 
 }  // namespace
+
+static std::atomic<int> torch_release{std::numeric_limits<int>::max()};
+
+void set_torch_release(int release) { torch_release = release; }
+bool is_torch_since(double release) { return torch_release >= release; }
 
 std::string_view compute_types(ExpressionOp op) { return fact_of(op).types; }
 bool gives_truth(ExpressionOp op) { return fact_of(op).result == 't'; }
@@ -266,6 +275,7 @@ class Evaluation {
   T leaf(const ExpressionNode& node, size_t element) {
     if (node.op == Op::kConstant) return static_cast<T>(node.value);
     if (node.op == Op::kCount) return static_cast<T>(count_);
+    if (node.op == Op::kSince) return is_torch_since(node.value);
     const ExpressionArgument<T>& argument = arguments_[static_cast<size_t>(node.index)];
     if (node.op == Op::kHas) return argument.given;
     if (node.op == Op::kTextIs) return argument.given && argument.text == node.text;

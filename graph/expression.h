@@ -22,6 +22,7 @@ enum class ExpressionOp : uint8_t {
   kTextIs,         // whether operand `index` is `text`
   kConstant,       // `value`
   kCount,          // how many elements are reduced to one
+  kSince,          // whether this is the release of torch in `value`, as set_torch_release() has it, or a later one
 #define EXPRESSION(name, spelling, operands, result, types) k##name,
 #define REDUCTION(name, spelling, operands, result, types) k##name,
 #include "graph/expression.def"
@@ -50,6 +51,10 @@ struct Expression {
   const ExpressionNode& result() const { return nodes[count - 1]; }
   bool holds_for(ComputeType type) const { return (types & type) != 0; }
 };
+
+// Kernels of two releases may differ in a corner. 100 * major + minor; the newest until it is set.
+void set_torch_release(int release);
+bool is_torch_since(double release);
 
 // Null where there is none.
 const Expression* expression_of(OpId op);

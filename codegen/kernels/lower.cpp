@@ -211,6 +211,8 @@ int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
       return builder_.number(leaf.value, leaf.truth ? DType::kBool : type_);
     case ExpressionOp::kHas:
       return builder_.truth(!node.arg(static_cast<size_t>(leaf.index)).is_none());
+    case ExpressionOp::kSince:
+      return builder_.truth(graph::is_torch_since(leaf.value));
     case ExpressionOp::kCount:
       return builder_.number(
           static_cast<double>(row_length(graph_.meta(node.arg(0).as_value()), row_dims(graph_, node))), type_);

@@ -725,6 +725,32 @@ constexpr ExpressionNode nodes_k_hardswish[] = {
     {ExpressionOp::kDivide, false, {7, 5, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_hardswish{nodes_k_hardswish, 9, kFloating, false};
+// hardswish_backward: where(since("2.8"), where(self <= -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5))), where(since("2.7"), where(self < -3, 0, where(self > 3, grad_output, grad_output * (self / 3 + 0.5))), where(self < -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5)))))
+constexpr ExpressionNode nodes_k_hardswish_backward[] = {
+    {ExpressionOp::kSince, true, {-1, -1, -1}, -1, 208.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, -3.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 3.0, nullptr},
+    {ExpressionOp::kGreaterEqual, true, {1, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kDivide, false, {1, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.5, nullptr},
+    {ExpressionOp::kAdd, false, {8, 9, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {7, 10, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {6, 7, 11}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {3, 4, 12}, -1, 0.0, nullptr},
+    {ExpressionOp::kSince, true, {-1, -1, -1}, -1, 207.0, nullptr},
+    {ExpressionOp::kLess, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {1, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {16, 7, 11}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {15, 4, 17}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {15, 4, 12}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {14, 18, 19}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 13, 20}, -1, 0.0, nullptr},
+};
+constexpr Expression k_hardswish_backward{nodes_k_hardswish_backward, 22, kFloating, false};
 // hardtanh: min(max(self, min_val), max_val)
 constexpr ExpressionNode nodes_k_hardtanh[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -1892,7 +1918,7 @@ constexpr Row kRows[] = {
     {&k_hardsigmoid_backward, nullptr},  // hardsigmoid_backward
     {&k_hardswish, nullptr},  // hardswish
     {&k_hardswish, nullptr},  // hardswish_
-    {nullptr, "releases of LibTorch differ at -3 and 3"},  // hardswish_backward
+    {&k_hardswish_backward, nullptr},  // hardswish_backward
     {&k_hardtanh, nullptr},  // hardtanh
     {&k_hardtanh, nullptr},  // hardtanh_
     {&k_hardtanh_backward, nullptr},  // hardtanh_backward

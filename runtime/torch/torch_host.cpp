@@ -2,11 +2,13 @@
 
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/version.h>
 
 #include <deque>
 #include <mutex>
 
 #include "base/once.h"
+#include "graph/expression.h"
 #include "graph/recompute.h"
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
@@ -377,7 +379,10 @@ class TorchRuntime final : public runtime::TensorRuntime {
 }  // namespace
 
 runtime::TensorRuntime* torch_runtime() {
-  static TorchRuntime* instance = new TorchRuntime;
+  static TorchRuntime* instance = [] {
+    graph::set_torch_release(100 * TORCH_VERSION_MAJOR + TORCH_VERSION_MINOR);
+    return new TorchRuntime;
+  }();
   return trace_stop_type() ? instance : nullptr;
 }
 

@@ -2,7 +2,8 @@
 
 The language is Python's of expressions: numbers, `inf`, `nan`, `pi`, the arguments of the schema, arithmetic, comparisons,
 `and`, `or`, `not`, and the functions of graph/expression.def. `has(x)` tells whether an optional argument is given,
-`mode == "text"` compares one that is a text, `count` is how many elements a reduction reduces to one.
+`mode == "text"` compares one that is a text, `count` is how many elements a reduction reduces to one, `since("2.8")` tells whether torch is
+of that release or later.
 """
 
 from __future__ import annotations
@@ -130,6 +131,8 @@ class Parser:
     def visit_Call(self, tree):
         if not isinstance(tree.func, ast.Name) or tree.keywords:
             self.fail(f"expected a function of graph/expression.def, got {ast.unparse(tree)!r}")
+        if tree.func.id == "since":
+            return self.add("kSince", "t", value=float(self.release(tree.args)))
         if tree.func.id != "has":
             return self.call(tree.func.id, [self.visit(operand) for operand in tree.args])
         if len(tree.args) != 1:
@@ -138,6 +141,14 @@ class Parser:
         if not arg.is_optional:
             self.fail(f"expected an optional argument, got {arg.name!r}, which is always given")
         return self.add("kHas", "t", index=index)
+
+    def release(self, operands):
+        """100 * major + minor, as graph/expression.h compares it."""
+        text = operands[0].value if len(operands) == 1 and isinstance(operands[0], ast.Constant) else None
+        found = re.fullmatch(r"(\d+)\.(\d+)", text) if isinstance(text, str) else None
+        if not found:
+            self.fail(f"expected a release of torch as since(\"2.8\"), got {', '.join(map(ast.unparse, operands))}")
+        return 100 * int(found[1]) + int(found[2])
 
     def visit_Constant(self, tree):
         value = tree.value

@@ -1,5 +1,6 @@
 #include "graph/expression.h"
 
+#include <climits>
 #include <cmath>
 
 #include "graph/generated/op_ids.h"
@@ -82,6 +83,15 @@ TEST(ExpressionTest, TextsAreCompared) {
   EXPECT_NEAR(evaluate<double>(gelu, arguments, 0, 1), 0.841192, 1e-6);
   arguments[1].text = "none";
   EXPECT_NEAR(evaluate<double>(gelu, arguments, 0, 1), 0.841345, 1e-6);
+}
+
+TEST(ExpressionTest, ReleasesOfTorchMayDiffer) {
+  const std::tuple<int, double, double> kExpected[] = {{206, -1, 2}, {207, -1, 3}, {208, 0, 2}, {INT_MAX, 0, 2}};
+  for (auto [release, low, high] : kExpected) {
+    set_torch_release(release);
+    EXPECT_EQ(value_of<double>(ops::k_hardswish_backward, {2.0, -3.0}), low) << release;
+    EXPECT_EQ(value_of<double>(ops::k_hardswish_backward, {2.0, 3.0}), high) << release;
+  }
 }
 
 TEST(ExpressionTest, ReductionsSeeAllElements) {
