@@ -100,11 +100,12 @@ PyObject* generator_send(PyObject* self, PyObject* sent) {
 
 // A delegate stands below this generator: the exception would have to go there first.
 void require_no_delegate(Simulator& sim, const SimFrame& frame) {
+  if (!frame.started || frame.finished) return;  // before the start it stands nowhere
   bytecode::SimOp op = frame.code->at(frame.pc).op;
   bool delegates = op == bytecode::SimOp::kYieldFrom;
   for (uint32_t next = frame.pc.value + 1; next < frame.code->size() && next < frame.pc.value + 4; ++next)
     delegates = delegates || frame.code->at(InstrIndex(next)).op == bytecode::SimOp::kSend;
-  if (frame.started && !frame.finished && (delegates || (frame.next.valid() && frame.next == frame.pc)))
+  if (delegates || (frame.next.valid() && frame.next == frame.pc))
     sim.stop(StopReason::kGeneratorCall, "an exception is thrown into a generator that delegates");
 }
 
