@@ -257,6 +257,20 @@ PIECES = {
     "TOTAL": """
         TOTAL = 1
     """,
+    "weight": """
+        weight = torch.full((1,), 0.5, requires_grad=True)
+    """,
+    "Twice": """
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, t):
+                ctx.save_for_backward(t)
+                return t.sin() * 2
+            @staticmethod
+            def backward(ctx, grad):
+                (t,) = ctx.saved_tensors
+                return grad * t.cos() * 2
+    """,
     "STATE": """
         STATE = {"calls": 0, "last": None}
     """,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from . import breaks, classes, containers, control, exceptions, expressions, functions, generators, library
+from . import breaks, classes, containers, control, exceptions, expressions, functions, generators, gradients, library
 from .prelude import prelude_for
 from .rows import BLOCKS, HOLE
 
@@ -21,7 +21,7 @@ MAX_STATEMENTS = 24
 MAX_DEPTH = 4
 MAX_LOOPS = 2
 
-STATEMENT_TABLES = (containers, control, exceptions, functions, generators, classes, library)
+STATEMENT_TABLES = (containers, control, exceptions, functions, generators, classes, library, gradients)
 
 
 def known_here(rows):
