@@ -33,6 +33,7 @@ class GraphNode final : public Node {
 
   std::string name() const override { return "CapturedGraphBackward"; }
 
+  // Of the backward that has just run.
   void release_variables() override {
     std::lock_guard<std::mutex> lock(state_mutex_);
     release();
@@ -52,13 +53,10 @@ class GraphNode final : public Node {
     c10::weak_intrusive_ptr<c10::TensorImpl> impl;
     uint32_t version;
   };
-  void release() {
-    released_ = true;
-    for (SavedVariable& variable : variables_) variable.reset_data();
-    plain_.clear();
-    watched_.clear();
-    unsaved_inputs_.clear();
-  }
+  void release();
+  void find_groups(const variable_list& gradients);
+  template <class F>
+  bool any_group(const std::vector<bool>& groups, F&& f) const;
   at::Tensor unpack(uint32_t slot);
   std::vector<at::Tensor> unpack_inputs();
   bool is_plain(const variable_list& gradients) const;
@@ -68,12 +66,52 @@ class GraphNode final : public Node {
   std::vector<Slot> slots_;  // beside TrainingProgram::saved()
   std::vector<SavedVariable> variables_;
   std::vector<at::Tensor> plain_;
-  std::vector<std::pair<c10::VariableVersion, uint32_t>> watched_;  // beside TrainingProgram::watched()
+  struct Watched {
+    size_t index;  // in TrainingProgram::watched()
+    c10::VariableVersion version;
+    uint32_t expected;
+  };
+  std::vector<Watched> watched_;
   // Inputs that the backward does not need. Gradients of gradients do; they are not kept alive for that.
   std::vector<std::pair<uint32_t, UnsavedInput>> unsaved_inputs_;
   std::mutex state_mutex_;
-  bool released_ = false;
+  // Of each group of roots: whether the last backward had a gradient for it, and whether its history is freed.
+  std::vector<bool> differentiated_, freed_;
 };
+
+template <class F>
+bool GraphNode::any_group(const std::vector<bool>& groups, F&& f) const {
+  for (size_t group = 0; group < groups.size(); ++group)
+    if (groups[group] && f(program_->needs_of(group))) return true;
+  return false;
+}
+
+void GraphNode::find_groups(const variable_list& gradients) {
+  differentiated_.assign(program_->group_count(), false);
+  for (size_t root = 0; root < gradients.size(); ++root)
+    if (gradients[root].defined()) differentiated_[program_->group_of(root)] = true;
+}
+
+// What none of the other groups needs. Inputs stay as long as any waits: its second derivative begins with all of them.
+void GraphNode::release() {
+  std::vector<bool> waiting(freed_.size());
+  for (size_t group = 0; group < freed_.size(); ++group) {
+    if (differentiated_[group]) freed_[group] = true;
+    waiting[group] = !freed_[group];
+  }
+  const bool any_waits = std::find(waiting.begin(), waiting.end(), true) != waiting.end();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (any_waits && program_->recording().joint->value(program_->saved()[i]).is_input()) continue;
+    if (any_group(waiting, [&](const TrainingProgram::Needs& needs) { return needs.saved[i]; })) continue;
+    if (slots_[i].variable)
+      variables_[slots_[i].index].reset_data();
+    else
+      plain_[slots_[i].index].reset();
+  }
+  if (any_waits) return;
+  watched_.clear();
+  unsaved_inputs_.clear();
+}
 
 void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
   const Recording& recording = program_->recording();
@@ -103,12 +141,15 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
     }
   }
   watched_.reserve(program_->watched().size());
-  for (const ValueId value : program_->watched()) {
+  freed_.resize(program_->group_count());
+  differentiated_.resize(program_->group_count());
+  for (size_t i = 0; i < program_->watched().size(); ++i) {
+    const ValueId value = program_->watched()[i];
     const bool is_input = graph.value(value).is_input();
     const at::Tensor& tensor = is_input ? inputs[graph.value(value).index] : registers[forward.register_of(value)];
     if (tensor.is_inference()) continue;
     const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
-    watched_.emplace_back(version, version.current_version());
+    watched_.push_back({i, version, version.current_version()});
   }
   for (uint32_t i = 0; i < input_saved.size(); ++i) {
     if (input_saved[i]) continue;
@@ -119,17 +160,26 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
 }
 
 at::Tensor GraphNode::unpack(uint32_t slot) {
-  if (!slots_[slot].variable) return plain_[slots_[slot].index];
+  if (!slots_[slot].variable) {
+    const at::Tensor& tensor = plain_[slots_[slot].index];
+    TORCH_CHECK(tensor.defined(), torch::autograd::ERR_BACKWARD_TWICE);
+    return tensor;
+  }
   return variables_[slots_[slot].index].unpack(pointer_to(this));
 }
 
 // As autograd's own saved variables, which share the version of what they are views of.
 void GraphNode::require_unchanged() const {
-  for (const auto& [version, expected] : watched_)
-    TORCH_CHECK(version.current_version() == expected,
+  for (const Watched& watched : watched_) {
+    const uint32_t found = watched.version.current_version();
+    if (found == watched.expected) continue;
+    const bool is_read =
+        any_group(differentiated_, [&](const TrainingProgram::Needs& needs) { return needs.watched[watched.index]; });
+    TORCH_CHECK(!is_read,
                 "one of the variables needed for gradient computation has been modified by an inplace operation: it is "
                 "at version ",
-                version.current_version(), "; expected version ", expected, " instead.");
+                found, "; expected version ", watched.expected, " instead.");
+  }
 }
 
 std::vector<at::Tensor> GraphNode::unpack_inputs() {
@@ -163,7 +213,11 @@ bool GraphNode::is_plain(const variable_list& gradients) const {
 
 variable_list GraphNode::apply(variable_list&& gradients) {
   std::lock_guard<std::mutex> lock(state_mutex_);
-  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
+  find_groups(gradients);
+  if (std::find(differentiated_.begin(), differentiated_.end(), true) == differentiated_.end())
+    return variable_list(program_->recording().differentiable_inputs.size());  // and nothing is used up
+  for (size_t group = 0; group < freed_.size(); ++group)
+    TORCH_CHECK(!differentiated_[group] || !freed_[group], torch::autograd::ERR_BACKWARD_TWICE);
   if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
     return program_->recompute(unpack_inputs(), gradients);
   require_unchanged();
@@ -172,7 +226,8 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   const graph::Graph& graph = backward.graph.graph;
   std::vector<at::Tensor> registers(backward.plan.register_count());
   size_t input = 0;
-  for (uint32_t slot : backward.saved) registers[graph.inputs()[input++].index()] = unpack(slot);
+  for (size_t i = 0; i < backward.saved.size(); ++i, ++input)
+    if (backward.reads[i]) registers[graph.inputs()[input].index()] = unpack(backward.saved[i]);
   // Nobody asks again: what is saved goes as the run uses it up, as eager's nodes go one by one.
   if (!torch::autograd::get_current_graph_task_keep_graph()) release();
   for (uint32_t root : backward.graph.tangents) registers[graph.inputs()[input++].index()] = std::move(gradients[root]);

@@ -4,7 +4,9 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -45,6 +47,20 @@ bool fits(const BackwardPlan& plan, const std::vector<at::Tensor>& gradients) {
   return true;
 }
 
+void set_reads(BackwardPlan& plan) {
+  const graph::Graph& graph = plan.graph.graph;
+  std::vector<bool> used(graph.value_count());
+  auto use = [&](ValueId value) { used[value.index()] = true; };
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    for (size_t i = 0; i < node.operand_count; ++i) graph::for_each_value(node.arg(i), use);
+  }
+  for (ValueId value : plan.graph.gradients)
+    if (value.valid()) use(value);
+  plan.reads.clear();
+  for (size_t i = 0; i < plan.saved.size(); ++i) plan.reads.push_back(used[graph.inputs()[i].index()]);
+}
+
 }  // namespace
 
 TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
@@ -56,7 +72,10 @@ TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
   plans_[0]->graph = record_backward(*recording_, plans_[0]->tangents);
   saved_ = plans_[0]->graph.saved;
   for (size_t i = 0; i < saved_.size(); ++i) plans_[0]->saved.push_back(static_cast<uint32_t>(i));
+  groups_ = root_groups(*recording_);
+  set_reads(*plans_[0]);
   choose_watched();
+  choose_needs();
 }
 
 void TrainingProgram::choose_watched() {
@@ -67,12 +86,35 @@ void TrainingProgram::choose_watched() {
     return aliases.is_input(value) || std::any_of(recording_->outputs.begin(), recording_->outputs.end(), shares);
   };
   watched_.clear();
+  watched_for_.assign(saved_.size(), std::numeric_limits<size_t>::max());
   for (size_t i = 0; i < saved_.size(); ++i) {
     ValueId base = saved_[i];
     for (ValueId next; view_step(graph, base, &next);) base = next;
     const bool is_own = base == saved_[i] && graph.value(base).is_input();  // its variable knows its version
     if (saves_copy(i) || is_own || !is_seen(base)) continue;
-    if (std::find(watched_.begin(), watched_.end(), base) == watched_.end()) watched_.push_back(base);
+    const auto found = std::find(watched_.begin(), watched_.end(), base);
+    watched_for_[i] = static_cast<size_t>(found - watched_.begin());
+    if (found == watched_.end()) watched_.push_back(base);
+  }
+}
+
+void TrainingProgram::choose_needs() {
+  const size_t count = groups_.empty() ? 0 : *std::max_element(groups_.begin(), groups_.end()) + 1;
+  needs_.assign(count, {std::vector<bool>(saved_.size(), count == 1), std::vector<bool>(watched_.size(), count == 1)});
+  if (count == 1) return;
+  c10::AutoGradMode grad_mode(true);
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  for (size_t group = 0; group < count; ++group) {
+    std::vector<TangentMeta> tangents = usual_tangents(*recording_);
+    for (size_t root = 0; root < tangents.size(); ++root)
+      if (groups_[root] != group) tangents[root] = {};
+    const BackwardPlan& plan = add_plan(std::move(tangents));
+    for (size_t i = 0; i < plan.saved.size(); ++i) {
+      const uint32_t at = plan.saved[i];
+      if (!plan.reads[i] || at >= saved_.size()) continue;
+      needs_[group].saved[at] = true;
+      if (watched_for_[at] < watched_.size()) needs_[group].watched[watched_for_[at]] = true;
+    }
   }
 }
 
@@ -113,6 +155,8 @@ void TrainingProgram::choose_saved(bool kernels) {
                       std::find(needed.begin(), needed.end(), value) == needed.end());
   choose_watched();
   FJ_CHECK(compute_again(*plans_.front()), "a cut that leaves the backward without a value");
+  plans_.resize(1);
+  choose_needs();
 }
 
 // The plan's backward, over what is saved.
@@ -125,10 +169,11 @@ bool TrainingProgram::compute_again(BackwardPlan& plan) const {
   backward.saved = saved_;
   plan.saved.resize(saved_.size());
   std::iota(plan.saved.begin(), plan.saved.end(), 0u);
+  set_reads(plan);
   return true;
 }
 
-const BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents) {
+BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents) {
   auto plan = std::make_unique<BackwardPlan>();
   plan->graph = record_backward(*recording_, tangents);
   plan->tangents = std::move(tangents);
@@ -140,6 +185,7 @@ const BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents)
       plan->complete &= found != saved_.end();
       plan->saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
     }
+    set_reads(*plan);
   }
   plans_.push_back(std::move(plan));
   return *plans_.back();
@@ -152,7 +198,7 @@ const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gra
     if (fits(*plan, gradients)) found = plan.get();
   if (!found) {
     c10::AutoGradMode grad_mode(true);
-    found = const_cast<BackwardPlan*>(&add_plan(tangents_of(gradients)));
+    found = &add_plan(tangents_of(gradients));
   }
   if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), kernels_);
   return *found;

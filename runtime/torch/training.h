@@ -12,6 +12,7 @@
 #include "graph/passes/rematerialize.h"
 #include "runtime/torch/plan.h"
 #include "runtime/torch/recording.h"
+#include "runtime/torch/root_groups.h"
 
 namespace framejit::torchlib {
 
@@ -21,6 +22,7 @@ struct BackwardPlan {
   BackwardGraph graph;
   Plan plan;
   std::vector<uint32_t> saved;  // where each of its saved values is among TrainingProgram::saved()
+  std::vector<bool> reads;      // beside `saved`
   bool complete = true;         // false: it needs a value that is not saved
 };
 
@@ -38,6 +40,14 @@ class TrainingProgram {
   // Inputs, and tensors that the program gets to see, over whose memory some of saved() lies as a view or after a write
   // in place: whoever writes there changes what is saved.
   const std::vector<graph::ValueId>& watched() const { return watched_; }
+  // See root_groups.h.
+  uint32_t group_of(size_t root) const { return groups_[root]; }
+  size_t group_count() const { return needs_.size(); }
+  // Whether the backward of a group reads saved()[i], or watched()[i] is for one that it reads.
+  struct Needs {
+    std::vector<bool> saved, watched;
+  };
+  const Needs& needs_of(size_t group) const { return needs_[group]; }
   // What of the forward is computed again rather than saved, after which saved() has changed: what checkpointed
   // functions did, and with `kernels`, in which backwards then run elementwise operators, what these do. Before the
   // first run.
@@ -53,14 +63,18 @@ class TrainingProgram {
                                            const torch::autograd::variable_list& gradients);
 
  private:
-  const BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
+  BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
   void choose_watched();
+  void choose_needs();
   bool compute_again(BackwardPlan& plan) const;
   std::string why_not_recompute() const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<graph::ValueId> watched_;
+  std::vector<size_t> watched_for_;                // beside saved_: where it is in watched_, or beyond its end
+  std::vector<uint32_t> groups_;                   // beside the roots
+  std::vector<Needs> needs_;                       // of each group
   std::vector<bool> copied_;                       // beside saved_, may be empty
   std::optional<graph::Rematerialization> again_;  // of the forward, where some of it is computed again
   bool kernels_ = false;
