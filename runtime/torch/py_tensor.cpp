@@ -77,15 +77,13 @@ inline bool matches(PyObject* tensor, const uint64_t* words) {
 }  // namespace
 
 bool has_node_hooks(PyObject* tensor) {
-  const torch::autograd::AutogradMeta* autograd =
-      torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
+  const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
   const auto accumulator = autograd ? autograd->grad_accumulator_.lock() : nullptr;
   return accumulator && !(accumulator->pre_hooks().empty() && accumulator->post_hooks().empty());
 }
 
 bool has_no_grad_hooks(PyObject* tensor) {
-  const torch::autograd::AutogradMeta* autograd =
-      torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
+  const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
   if (!autograd) return true;
   if (!autograd->hooks_.empty() || autograd->post_acc_grad_hooks_ || autograd->retains_grad_) return false;
   return !has_node_hooks(tensor);

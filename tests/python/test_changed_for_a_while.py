@@ -11,7 +11,6 @@ import framejit
 from support.skip_list import is_shadowed
 
 
-
 def in_a_dictionary(first, second, x):
     kept = first["a"]
     first["a"] = x

@@ -147,7 +147,7 @@ class Parser:
         text = operands[0].value if len(operands) == 1 and isinstance(operands[0], ast.Constant) else None
         found = re.fullmatch(r"(\d+)\.(\d+)", text) if isinstance(text, str) else None
         if not found:
-            self.fail(f"expected a release of torch as since(\"2.8\"), got {', '.join(map(ast.unparse, operands))}")
+            self.fail(f'expected a release of torch as since("2.8"), got {", ".join(map(ast.unparse, operands))}')
         return 100 * int(found[1]) + int(found[2])
 
     def visit_Constant(self, tree):
