@@ -15,7 +15,7 @@ from generated.search import Search
 from generated.writer import ALL_CONSTRUCTS
 
 BATCH = 25
-ORDINARY_COUNT = 300
+ORDINARY_COUNT = 500
 COUNT = int(os.environ.get("FRAMEJIT_GENERATED_PROGRAMS", ORDINARY_COUNT))
 SEED = int(os.environ.get("FRAMEJIT_GENERATED_SEED", "0"))
 MIN_HITS = 10  # a program
