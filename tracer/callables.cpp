@@ -89,7 +89,6 @@ void fill_library() {
     lib.autograd_function_setup = PyObject_GetAttrString(lib.autograd_function, "setup_context");
   lib.set_grad_enabled = resolve_forever("torch._C._set_grad_enabled");
   lib.partial_type = resolve_forever("functools.partial");
-  lib.deque_type = resolve_forever("collections.deque");
   lib.enum_type = resolve_forever("enum.Enum");
   lib.enum_meta = resolve_forever("enum.EnumMeta");
   lib.lru_cache_type = resolve_forever("functools._lru_cache_wrapper");

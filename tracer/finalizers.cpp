@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "tracer/library.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -147,7 +146,7 @@ namespace {
 // What a method does to the container that it is called on.
 enum class Change : uint8_t { kNone, kAdds, kLetsGo, kGivesBack };
 
-// C methods of lists, dictionaries, sets and deques that change them, by what becomes of the items that they take out.
+// C methods of lists, dictionaries and sets that change them, by what becomes of the items that they take out.
 Change change_by(PyObject* method) {
   static const std::unordered_map<PyObject*, Change> kChanges = [] {
     struct Row {
@@ -156,17 +155,15 @@ Change change_by(PyObject* method) {
     };
     static const Row kRows[] = {
         {Change::kAdds,
-         {"__iadd__", "add", "append", "appendleft", "extend", "extendleft", "insert", "move_to_end", "reverse",
-          "rotate", "setdefault", "sort"}},
+         {"__iadd__", "add", "append", "extend", "insert", "move_to_end", "reverse", "setdefault", "sort"}},
         {Change::kLetsGo,
          {"__delitem__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__", "__setitem__", "clear",
           "difference_update", "discard", "intersection_update", "popitem", "remove", "symmetric_difference_update",
           "update"}},
-        {Change::kGivesBack, {"pop", "popleft"}},
+        {Change::kGivesBack, {"pop"}},
     };
     std::unordered_map<PyObject*, Change> changes;
-    auto* deque = reinterpret_cast<PyTypeObject*>(library().deque_type);
-    for (PyTypeObject* type : {&PyList_Type, &PyDict_Type, &PyODict_Type, &PySet_Type, deque})
+    for (PyTypeObject* type : {&PyList_Type, &PyDict_Type, &PyODict_Type, &PySet_Type})
       for (const Row& row : kRows)
         for (const char* name : row.names)
           if (PyObject* found = _PyType_Lookup(type, interned(name))) changes.emplace(found, row.change);

@@ -24,7 +24,6 @@ struct Library {
   PyObject* once_differentiable = nullptr;      // torch.autograd.function.once_differentiable
   PyObject* set_grad_enabled = nullptr;         // torch._C._set_grad_enabled
   PyObject* partial_type = nullptr;             // functools.partial
-  PyObject* deque_type = nullptr;               // collections.deque
   PyObject* enum_type = nullptr;                // enum.Enum
   PyObject* enum_meta = nullptr;
   PyObject* lru_cache_type = nullptr;       // functools._lru_cache_wrapper
