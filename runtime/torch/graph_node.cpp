@@ -94,11 +94,15 @@ void GraphNode::find_groups(const variable_list& gradients) {
 
 // What none of the other groups needs. Inputs stay as long as any waits: its second derivative begins with all of them.
 void GraphNode::release() {
+  // The engine says so once more when the backward has let go of it already.
+  bool frees_more = false;
   std::vector<bool> waiting(freed_.size());
   for (size_t group = 0; group < freed_.size(); ++group) {
-    if (differentiated_[group]) freed_[group] = true;
+    frees_more = frees_more || (differentiated_[group] && !freed_[group]);
+    freed_[group] = freed_[group] || differentiated_[group];
     waiting[group] = !freed_[group];
   }
+  if (!frees_more) return;
   const bool any_waits = std::find(waiting.begin(), waiting.end(), true) != waiting.end();
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (any_waits && program_->recording().joint->value(program_->saved()[i]).is_input()) continue;

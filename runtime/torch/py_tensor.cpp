@@ -74,19 +74,23 @@ inline bool matches(PyObject* tensor, const uint64_t* words) {
   return true;
 }
 
-}  // namespace
-
-bool has_node_hooks(PyObject* tensor) {
-  const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
-  const auto accumulator = autograd ? autograd->grad_accumulator_.lock() : nullptr;
+bool has_node_hooks(const torch::autograd::AutogradMeta& autograd) {
+  const auto accumulator = autograd.grad_accumulator_.lock();
   return accumulator && !(accumulator->pre_hooks().empty() && accumulator->post_hooks().empty());
 }
 
+}  // namespace
+
+bool has_node_hooks(PyObject* tensor) {
+  const auto* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
+  return autograd && has_node_hooks(*autograd);
+}
+
 bool has_no_grad_hooks(PyObject* tensor) {
-  const torch::autograd::AutogradMeta* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
+  const auto* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
   if (!autograd) return true;
-  if (!autograd->hooks_.empty() || autograd->post_acc_grad_hooks_ || autograd->retains_grad_) return false;
-  return !has_node_hooks(tensor);
+  return autograd->hooks_.empty() && !autograd->post_acc_grad_hooks_ && !autograd->retains_grad_ &&
+         !has_node_hooks(*autograd);
 }
 
 bool tensor_matches(PyObject* tensor, const uint64_t* words) { return matches(tensor, words); }

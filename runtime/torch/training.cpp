@@ -74,6 +74,7 @@ TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
   for (size_t i = 0; i < saved_.size(); ++i) plans_[0]->saved.push_back(static_cast<uint32_t>(i));
   groups_ = root_groups(*recording_);
   set_reads(*plans_[0]);
+  add_group_plans();
   choose_watched();
   choose_needs();
 }
@@ -98,17 +99,24 @@ void TrainingProgram::choose_watched() {
   }
 }
 
-void TrainingProgram::choose_needs() {
-  const size_t count = groups_.empty() ? 0 : *std::max_element(groups_.begin(), groups_.end()) + 1;
-  needs_.assign(count, {std::vector<bool>(saved_.size(), count == 1), std::vector<bool>(watched_.size(), count == 1)});
-  if (count == 1) return;
+// Behind the first plan, one for each group alone.
+void TrainingProgram::add_group_plans() {
+  group_count_ = groups_.empty() ? 0 : *std::max_element(groups_.begin(), groups_.end()) + 1;
+  if (group_count_ == 1) return;
   c10::AutoGradMode grad_mode(true);
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  for (size_t group = 0; group < count; ++group) {
-    std::vector<TangentMeta> tangents = usual_tangents(*recording_);
+  for (size_t group = 0; group < group_count_; ++group) {
+    std::vector<TangentMeta> tangents = plans_[0]->tangents;
     for (size_t root = 0; root < tangents.size(); ++root)
       if (groups_[root] != group) tangents[root] = {};
-    const BackwardPlan& plan = add_plan(std::move(tangents));
+    add_plan(std::move(tangents));
+  }
+}
+
+void TrainingProgram::choose_needs() {
+  const bool is_one = group_count_ == 1;
+  needs_.assign(group_count_, {std::vector<bool>(saved_.size(), is_one), std::vector<bool>(watched_.size(), is_one)});
+  for (size_t group = 0; group < group_count_ && !is_one; ++group) {
+    const BackwardPlan& plan = *plans_[1 + group];
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       const uint32_t at = plan.saved[i];
       if (!plan.reads[i] || at >= saved_.size()) continue;
@@ -155,7 +163,7 @@ void TrainingProgram::choose_saved(bool kernels) {
                       std::find(needed.begin(), needed.end(), value) == needed.end());
   choose_watched();
   FJ_CHECK(compute_again(*plans_.front()), "a cut that leaves the backward without a value");
-  plans_.resize(1);
+  for (size_t i = 1; i < plans_.size(); ++i) plans_[i]->complete = plans_[i]->complete && compute_again(*plans_[i]);
   choose_needs();
 }
 

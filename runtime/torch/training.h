@@ -42,7 +42,7 @@ class TrainingProgram {
   const std::vector<graph::ValueId>& watched() const { return watched_; }
   // See root_groups.h.
   uint32_t group_of(size_t root) const { return groups_[root]; }
-  size_t group_count() const { return needs_.size(); }
+  size_t group_count() const { return group_count_; }
   // Whether the backward of a group reads saved()[i], or watched()[i] is for one that it reads.
   struct Needs {
     std::vector<bool> saved, watched;
@@ -65,6 +65,7 @@ class TrainingProgram {
  private:
   BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
   void choose_watched();
+  void add_group_plans();
   void choose_needs();
   bool compute_again(BackwardPlan& plan) const;
   std::string why_not_recompute() const;
@@ -72,8 +73,9 @@ class TrainingProgram {
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<graph::ValueId> watched_;
-  std::vector<size_t> watched_for_;                // beside saved_: where it is in watched_, or beyond its end
-  std::vector<uint32_t> groups_;                   // beside the roots
+  std::vector<size_t> watched_for_;  // beside saved_: where it is in watched_, or beyond its end
+  std::vector<uint32_t> groups_;     // beside the roots
+  size_t group_count_ = 0;
   std::vector<Needs> needs_;                       // of each group
   std::vector<bool> copied_;                       // beside saved_, may be empty
   std::optional<graph::Rematerialization> again_;  // of the forward, where some of it is computed again
