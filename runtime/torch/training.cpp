@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "graph/alias.h"
+#include "graph/expression.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
 
@@ -139,7 +140,40 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
 
 std::atomic<int64_t> small_bytes = 64 * 1024;
 
+// Whether operands that differ in the last bit may make another result altogether. Kernels and LibTorch's operators do
+// differ there, so what it compares in the backward must be what the forward had.
+bool is_stepped(const graph::Node& node) {
+  using Op = graph::ExpressionOp;
+  const graph::Expression* expression = graph::expression_of(node.op);
+  if (!expression) return false;
+  const Op result = expression->result().op;
+  if (result == Op::kEqual || result == Op::kNotEqual) return true;
+  return std::any_of(expression->all().begin(), expression->all().end(), [](const graph::ExpressionNode& step) {
+    return step.op == Op::kCeil || step.op == Op::kFloor || step.op == Op::kTrunc || step.op == Op::kRound ||
+           step.op == Op::kFMod;
+  });
+}
+
+// Those of the forward that a stepped node of its backward hangs on.
+std::vector<ValueId> read_by_steps(const BackwardGraph& backward) {
+  const graph::Graph& graph = backward.graph;
+  std::vector<bool> wanted(graph.value_count());
+  for (size_t n = graph.node_count(); n-- > 0;) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    bool is_wanted = is_stepped(node);
+    for (uint32_t i = 0; i < node.result_count; ++i) is_wanted = is_wanted || wanted[node.result(i).index()];
+    if (!is_wanted) continue;
+    for (size_t i = 0; i < node.operand_count; ++i)
+      graph::for_each_value(node.arg(i), [&](ValueId value) { wanted[value.index()] = true; });
+  }
+  std::vector<ValueId> found;
+  for (size_t i = 0; i < backward.saved.size(); ++i)
+    if (wanted[graph.inputs()[i].index()]) found.push_back(backward.saved[i]);
+  return found;
+}
+
 bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
+  if (is_stepped(node)) return false;
   if (codegen::fused_kind(graph, node) == codegen::FusedKind::kNone) return false;
   return !graph.meta(node.result()).device.is_cpu() || why_no_kernels().empty();
 }
@@ -157,6 +191,10 @@ void TrainingProgram::choose_saved(bool kernels) {
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;
   for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
+  if (kernels) {
+    const std::vector<ValueId> exact = read_by_steps(plans_.front()->graph);
+    seen.insert(seen.end(), exact.begin(), exact.end());
+  }
   saved_ = again_->values_to_keep(needed, seen, small_bytes);
   for (ValueId value : saved_)
     copied_.push_back(recording_->joint->value(value).is_input() &&
