@@ -147,7 +147,7 @@ bool is_stepped(const graph::Node& node) {
   const graph::Expression* expression = graph::expression_of(node.op);
   if (!expression) return false;
   const Op result = expression->result().op;
-  if (result == Op::kEqual || result == Op::kNotEqual) return true;
+  if (result >= Op::kEqual && result <= Op::kGreaterEqual) return true;
   return std::any_of(expression->all().begin(), expression->all().end(), [](const graph::ExpressionNode& step) {
     return step.op == Op::kCeil || step.op == Op::kFloor || step.op == Op::kTrunc || step.op == Op::kRound ||
            step.op == Op::kFMod;
