@@ -27,6 +27,7 @@ static void dispose(PyThreadState* tstate, Frame* frame) {}
 
 int framejit_is_traced(PyThreadState* tstate) { return tstate->cframe->use_tracing || tstate->tracing; }
 int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }
+int framejit_recursion_left(PyThreadState* tstate) { return tstate->recursion_remaining; }
 
 #include "eval_frame/evaluator_api.inc.h"
 #include "eval_frame/old_code_extra.inc.h"

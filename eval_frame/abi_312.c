@@ -67,6 +67,8 @@ static int any_tool(const uint8_t* tools, size_t count, int ignored) {
 // settrace and setprofile are tools of the whole interpreter but belong to one thread.
 enum { kTraceTools = 1 << 6 | 1 << 7 };
 
+int framejit_recursion_left(PyThreadState* tstate) { return tstate->py_recursion_remaining; }
+
 int framejit_is_traced(PyThreadState* tstate) {
   if (tstate->tracing || tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL) return 1;
   const _Py_GlobalMonitors* monitors = &tstate->interp->monitors;

@@ -5,6 +5,8 @@
 
 typedef PyFrameObject Frame;
 
+int framejit_recursion_left(PyThreadState* tstate) { return Py_GetRecursionLimit() - tstate->recursion_depth; }
+
 static PyCodeObject* frame_code(const Frame* frame) { return frame->f_code; }
 
 static void fill_view(Frame* frame, FramejitFrameView* view) {

@@ -55,6 +55,9 @@ int framejit_code_is_monitored(const PyCodeObject* code);
 // Whether the cyclic collector is at work, and so runs finalizers and callbacks.
 int framejit_is_collecting(PyThreadState* tstate);
 
+// How many more nested Python calls the recursion limit allows here; a frame that has not begun is not counted.
+int framejit_recursion_left(PyThreadState* tstate);
+
 // Per-code state, in co_extra: NULL if none was set. Freed with the code object, or when it is replaced. `set` returns
 // 0, or -1 with an exception set (then `free` was not called).
 void* framejit_code_state_get(PyCodeObject* code);

@@ -127,7 +127,7 @@ int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
   try {
     if (const CodeMark found = mark ? *mark : classify(code); found != CodeMark::kUser) return answer_to(found);
     PyThreadState* const tstate = PyThreadState_Get();
-    if (must_run_eagerly(tstate)) return 0;
+    if (must_run_eagerly(tstate) || framejit_recursion_left(tstate) <= 0) return 0;
     // What the collector runs is no part of the call during which it happens to work.
     if (!engine().everything && framejit_is_collecting(tstate)) return 0;
     return HookedFrame(*view).run(result);

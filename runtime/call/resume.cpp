@@ -111,6 +111,9 @@ PyObject* finish_frame(PyObject* returned) {
 }
 
 PyObject* run_continuation(Continuation rest) {
+  // Whether the call below will fail is asked before anything is made: see has_room_to_capture in run_entry.cpp.
+  if (Py_EnterRecursiveCall("")) return nullptr;
+  Py_LeaveRecursiveCall();
   const auto& frames = rest.entry->capture().frames;
   FJ_CHECK(rest.next_frame < frames.size() && !rest.frames.empty(), "a pending call without a callee");
   const graph::FrameExit& frame = frames[rest.next_frame];

@@ -64,6 +64,13 @@ FoundEntry not_now(const CodeCache& cache, Segment& segment, const char* why) {
   return found;
 }
 
+// A capture makes many objects, so the collector runs, and its callbacks may need calls of their own. Before 3.10 an
+// error that the interpreter drops there passes for the one that ends the recursion: it goes on, and the process dies.
+bool has_room_to_capture() {
+  constexpr int kLevels = 20;
+  return framejit_recursion_left(PyThreadState_Get()) > kLevels;
+}
+
 }  // namespace
 
 bool must_run_eagerly(PyThreadState* tstate) {
@@ -80,7 +87,7 @@ FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs
     ++engine().stats.hits;
     return {std::move(entry)};
   }
-  if (busy || segment.eager()) return {};
+  if (busy || segment.eager() || !has_room_to_capture()) return {};
   if (const char* why = engine().tensors()->why_not_now()) return not_now(cache, segment, why);
   ++engine().stats.misses;
   if (!engine().on_capture) return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);

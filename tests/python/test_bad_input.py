@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import subprocess
 import sys
 
 import pytest
@@ -22,7 +23,9 @@ def plus(x, n=1, *, scale=2):
     return (x + n) * scale
 
 
-@pytest.mark.parametrize("thing", [3, "text", None, [1], torch.ones(2), object()], ids=lambda thing: type(thing).__name__)
+@pytest.mark.parametrize(
+    "thing", [3, "text", None, [1], torch.ones(2), object()], ids=lambda thing: type(thing).__name__
+)
 def test_something_that_is_not_callable(thing):
     if thing is None:
         pytest.skip("to_static(None) is the decorator with arguments")
@@ -133,7 +136,9 @@ def test_recursion_by_a_value_in_a_tensor():
 
 def test_very_deep_call_chain():
     depth = 400
-    source = "def f0(x):\n    return x + 1\n" + "".join(f"def f{i}(x):\n    return f{i - 1}(x)\n" for i in range(1, depth))
+    source = "def f0(x):\n    return x + 1\n" + "".join(
+        f"def f{i}(x):\n    return f{i - 1}(x)\n" for i in range(1, depth)
+    )
     fn = define_function(source, f"f{depth - 1}")
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(3000)
@@ -147,7 +152,9 @@ def test_deep_chain_with_a_break_at_the_bottom():
     source = "def f0(x):\n    framejit.graph_break()\n    return x + 1\n" + "".join(
         f"def f{i}(x):\n    return f{i - 1}(x * 1) * 1\n" for i in range(1, 50)
     )
-    assert_same_as_eager(define_function(source, "f49", framejit=framejit), x3(), graphs=at_least(2), breaks=at_least(1))
+    assert_same_as_eager(
+        define_function(source, "f49", framejit=framejit), x3(), graphs=at_least(2), breaks=at_least(1)
+    )
 
 
 def test_huge_loop():
@@ -331,7 +338,13 @@ def test_memory_error_and_keyboard_interrupt_are_the_users():
 
 def test_function_that_returns_tensors_of_every_kind():
     def f(x):
-        return x.to_sparse(), torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize(), x.to("meta"), x.conj(), x[:0]
+        return (
+            x.to_sparse(),
+            torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize(),
+            x.to("meta"),
+            x.conj(),
+            x[:0],
+        )
 
     assert_same_as_eager(f, x3(), graphs=None, breaks=None)
 
@@ -367,3 +380,38 @@ def test_callable_with_a_wrong_call_method():
 
     with pytest.raises(TypeError):
         framejit.to_static(Odd())(x3())
+
+
+RECURSION_UNDER_A_CALLBACK = """
+import gc, sys
+import torch
+import framejit
+
+def nested(n, call):
+    return call() if n == 0 else nested(n - 1, call)
+
+def run():
+    def forever(x):
+        return forever(x + 1)
+
+    try:
+        framejit.to_static(forever)(torch.ones(3))
+    except RecursionError:
+        pass
+
+sys.setrecursionlimit(250)
+run()
+gc.callbacks.append(lambda phase, info: None)
+for threshold in (1, 3, 7):
+    gc.set_threshold(threshold)
+    for n in range(20):
+        nested(n, run)
+"""
+
+
+def test_infinite_recursion_while_the_collector_calls_back(tmp_path):
+    """Before 3.10 a callback that fails on the last level lets the recursion go on until the interpreter gives up."""
+    program = tmp_path / "program.py"
+    program.write_text(RECURSION_UNDER_A_CALLBACK)
+    finished = subprocess.run([sys.executable, str(program)], stderr=subprocess.PIPE, check=False)
+    assert finished.returncode == 0, finished.stderr[-2000:]
