@@ -890,6 +890,10 @@ Result<ValueId, BuildError> glu(Builder& builder, const TensorArg& self, int64_t
   const Operand operands[] = {operand_of(self), operand_of(dim)};
   return builder.one(k_glu, operands);
 }
+Result<ValueId, BuildError> glu_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, int64_t dim) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(dim)};
+  return builder.one(k_glu_backward, operands);
+}
 Result<ValueId, BuildError> gt_scalar(Builder& builder, const TensorArg& self, const Scalar& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_gt_Scalar, operands);
@@ -1057,6 +1061,10 @@ Result<ValueId, BuildError> lcm(Builder& builder, const TensorArg& self, const T
 Result<ValueId, BuildError> lcm_(Builder& builder, const TensorArg& self, const TensorArg& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_lcm_, operands);
+}
+Result<ValueId, BuildError> ldexp(Builder& builder, const TensorArg& self, const TensorArg& other) {
+  const Operand operands[] = {operand_of(self), operand_of(other)};
+  return builder.one(k_ldexp_Tensor, operands);
 }
 Result<ValueId, BuildError> le_scalar(Builder& builder, const TensorArg& self, const Scalar& other) {
   const Operand operands[] = {operand_of(self), operand_of(other)};
@@ -1482,6 +1490,10 @@ Result<ValueId, BuildError> nextafter_(Builder& builder, const TensorArg& self, 
   const Operand operands[] = {operand_of(self), operand_of(other)};
   return builder.one(k_nextafter_, operands);
 }
+Result<std::array<ValueId, 2>, BuildError> nll_loss2d_forward(Builder& builder, const TensorArg& self, const TensorArg& target, const std::optional<TensorArg>& weight, int64_t reduction, int64_t ignore_index) {
+  const Operand operands[] = {operand_of(self), operand_of(target), operand_of(weight), operand_of(reduction), operand_of(ignore_index)};
+  return builder.some<2>(k_nll_loss2d_forward, operands);
+}
 Result<ValueId, BuildError> nll_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, const std::optional<TensorArg>& weight, int64_t reduction, int64_t ignore_index, const TensorArg& total_weight) {
   const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(target), operand_of(weight), operand_of(reduction), operand_of(ignore_index), operand_of(total_weight)};
   return builder.one(k_nll_loss_backward, operands);
@@ -1618,6 +1630,30 @@ Result<ValueId, BuildError> reciprocal_(Builder& builder, const TensorArg& self)
   const Operand operands[] = {operand_of(self)};
   return builder.one(k_reciprocal_, operands);
 }
+Result<ValueId, BuildError> reflection_pad1d(Builder& builder, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(self), operand_of(padding)};
+  return builder.one(k_reflection_pad1d, operands);
+}
+Result<ValueId, BuildError> reflection_pad1d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
+  return builder.one(k_reflection_pad1d_backward, operands);
+}
+Result<ValueId, BuildError> reflection_pad2d(Builder& builder, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(self), operand_of(padding)};
+  return builder.one(k_reflection_pad2d, operands);
+}
+Result<ValueId, BuildError> reflection_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
+  return builder.one(k_reflection_pad2d_backward, operands);
+}
+Result<ValueId, BuildError> reflection_pad3d(Builder& builder, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(self), operand_of(padding)};
+  return builder.one(k_reflection_pad3d, operands);
+}
+Result<ValueId, BuildError> reflection_pad3d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
+  return builder.one(k_reflection_pad3d_backward, operands);
+}
 Result<ValueId, BuildError> relu(Builder& builder, const TensorArg& self) {
   const Operand operands[] = {operand_of(self)};
   return builder.one(k_relu, operands);
@@ -1646,6 +1682,14 @@ Result<ValueId, BuildError> repeat(Builder& builder, const TensorArg& self, cons
   const Operand operands[] = {operand_of(self), operand_of(repeats)};
   return builder.one(k_repeat, operands);
 }
+Result<ValueId, BuildError> replication_pad1d(Builder& builder, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(self), operand_of(padding)};
+  return builder.one(k_replication_pad1d, operands);
+}
+Result<ValueId, BuildError> replication_pad1d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
+  return builder.one(k_replication_pad1d_backward, operands);
+}
 Result<ValueId, BuildError> replication_pad2d(Builder& builder, const TensorArg& self, const Ints& padding) {
   const Operand operands[] = {operand_of(self), operand_of(padding)};
   return builder.one(k_replication_pad2d, operands);
@@ -1653,6 +1697,14 @@ Result<ValueId, BuildError> replication_pad2d(Builder& builder, const TensorArg&
 Result<ValueId, BuildError> replication_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
   const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
   return builder.one(k_replication_pad2d_backward, operands);
+}
+Result<ValueId, BuildError> replication_pad3d(Builder& builder, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(self), operand_of(padding)};
+  return builder.one(k_replication_pad3d, operands);
+}
+Result<ValueId, BuildError> replication_pad3d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding) {
+  const Operand operands[] = {operand_of(grad_output), operand_of(self), operand_of(padding)};
+  return builder.one(k_replication_pad3d_backward, operands);
 }
 Result<ValueId, BuildError> roll(Builder& builder, const TensorArg& self, const Ints& shifts, const Ints& dims) {
   const Operand operands[] = {operand_of(self), operand_of(shifts), operand_of(dims)};

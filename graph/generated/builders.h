@@ -450,6 +450,8 @@ Result<ValueId, BuildError> geometric_(Builder& builder, const TensorArg& self, 
 Result<ValueId, BuildError> ger(Builder& builder, const TensorArg& self, const TensorArg& vec2);
 // aten::glu(Tensor self, int dim=-1) -> Tensor
 Result<ValueId, BuildError> glu(Builder& builder, const TensorArg& self, int64_t dim = -1);
+// aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor
+Result<ValueId, BuildError> glu_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, int64_t dim);
 // aten::gt.Scalar(Tensor self, Scalar other) -> Tensor
 Result<ValueId, BuildError> gt_scalar(Builder& builder, const TensorArg& self, const Scalar& other);
 // aten::gt.Tensor(Tensor self, Tensor other) -> Tensor
@@ -534,6 +536,8 @@ Result<std::array<ValueId, 2>, BuildError> kthvalue(Builder& builder, const Tens
 Result<ValueId, BuildError> lcm(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)
 Result<ValueId, BuildError> lcm_(Builder& builder, const TensorArg& self, const TensorArg& other);
+// aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor
+Result<ValueId, BuildError> ldexp(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::le.Scalar(Tensor self, Scalar other) -> Tensor
 Result<ValueId, BuildError> le_scalar(Builder& builder, const TensorArg& self, const Scalar& other);
 // aten::le.Tensor(Tensor self, Tensor other) -> Tensor
@@ -746,6 +750,8 @@ Result<ValueId, BuildError> new_zeros(Builder& builder, const TensorArg& self, c
 Result<ValueId, BuildError> nextafter(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)
 Result<ValueId, BuildError> nextafter_(Builder& builder, const TensorArg& self, const TensorArg& other);
+// aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
+Result<std::array<ValueId, 2>, BuildError> nll_loss2d_forward(Builder& builder, const TensorArg& self, const TensorArg& target, const std::optional<TensorArg>& weight, int64_t reduction, int64_t ignore_index);
 // aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor
 Result<ValueId, BuildError> nll_loss_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const TensorArg& target, const std::optional<TensorArg>& weight, int64_t reduction, int64_t ignore_index, const TensorArg& total_weight);
 // aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)
@@ -814,6 +820,18 @@ Result<ValueId, BuildError> randperm(Builder& builder, int64_t n, std::optional<
 Result<ValueId, BuildError> reciprocal(Builder& builder, const TensorArg& self);
 // aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)
 Result<ValueId, BuildError> reciprocal_(Builder& builder, const TensorArg& self);
+// aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor
+Result<ValueId, BuildError> reflection_pad1d(Builder& builder, const TensorArg& self, const Ints& padding);
+// aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor
+Result<ValueId, BuildError> reflection_pad1d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
+// aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor
+Result<ValueId, BuildError> reflection_pad2d(Builder& builder, const TensorArg& self, const Ints& padding);
+// aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
+Result<ValueId, BuildError> reflection_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
+// aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor
+Result<ValueId, BuildError> reflection_pad3d(Builder& builder, const TensorArg& self, const Ints& padding);
+// aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor
+Result<ValueId, BuildError> reflection_pad3d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
 // aten::relu(Tensor self) -> Tensor
 Result<ValueId, BuildError> relu(Builder& builder, const TensorArg& self);
 // aten::relu_(Tensor(a!) self) -> Tensor(a!)
@@ -828,10 +846,18 @@ Result<ValueId, BuildError> remainder_scalar_(Builder& builder, const TensorArg&
 Result<ValueId, BuildError> remainder_(Builder& builder, const TensorArg& self, const TensorArg& other);
 // aten::repeat(Tensor self, SymInt[] repeats) -> Tensor
 Result<ValueId, BuildError> repeat(Builder& builder, const TensorArg& self, const Ints& repeats);
+// aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor
+Result<ValueId, BuildError> replication_pad1d(Builder& builder, const TensorArg& self, const Ints& padding);
+// aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor
+Result<ValueId, BuildError> replication_pad1d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
 // aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor
 Result<ValueId, BuildError> replication_pad2d(Builder& builder, const TensorArg& self, const Ints& padding);
 // aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor
 Result<ValueId, BuildError> replication_pad2d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
+// aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor
+Result<ValueId, BuildError> replication_pad3d(Builder& builder, const TensorArg& self, const Ints& padding);
+// aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor
+Result<ValueId, BuildError> replication_pad3d_backward(Builder& builder, const TensorArg& grad_output, const TensorArg& self, const Ints& padding);
 // aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
 Result<ValueId, BuildError> roll(Builder& builder, const TensorArg& self, const Ints& shifts, const Ints& dims = {});
 // aten::round(Tensor self) -> Tensor

@@ -1907,6 +1907,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // geometric_
     {nullptr, nullptr},  // ger
     {nullptr, nullptr},  // glu
+    {nullptr, nullptr},  // glu_backward
     {&k_gt_Scalar, nullptr},  // gt.Scalar
     {&k_gt_Tensor, nullptr},  // gt.Tensor
     {&k_gt_Scalar, nullptr},  // gt_.Scalar
@@ -1949,6 +1950,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // kthvalue
     {nullptr, "loops as often as its data say"},  // lcm
     {nullptr, "loops as often as its data say"},  // lcm_
+    {nullptr, nullptr},  // ldexp.Tensor
     {&k_le_Scalar, nullptr},  // le.Scalar
     {&k_le_Tensor, nullptr},  // le.Tensor
     {&k_le_Scalar, nullptr},  // le_.Scalar
@@ -2055,6 +2057,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // new_zeros
     {nullptr, "steps by the spacing of the tensor's own type, which the compute type of half types does not have"},  // nextafter
     {nullptr, "steps by the spacing of the tensor's own type, which the compute type of half types does not have"},  // nextafter_
+    {nullptr, nullptr},  // nll_loss2d_forward
     {nullptr, nullptr},  // nll_loss_backward
     {nullptr, nullptr},  // nll_loss_forward
     {nullptr, nullptr},  // nonzero
@@ -2089,6 +2092,12 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // randperm
     {&k_reciprocal, nullptr},  // reciprocal
     {&k_reciprocal, nullptr},  // reciprocal_
+    {nullptr, nullptr},  // reflection_pad1d
+    {nullptr, nullptr},  // reflection_pad1d_backward
+    {nullptr, nullptr},  // reflection_pad2d
+    {nullptr, nullptr},  // reflection_pad2d_backward
+    {nullptr, nullptr},  // reflection_pad3d
+    {nullptr, nullptr},  // reflection_pad3d_backward
     {&k_relu, nullptr},  // relu
     {&k_relu, nullptr},  // relu_
     {&k_remainder_Scalar, nullptr},  // remainder.Scalar
@@ -2096,8 +2105,12 @@ constexpr Row kRows[] = {
     {&k_remainder_Scalar, nullptr},  // remainder_.Scalar
     {&k_remainder_Tensor, nullptr},  // remainder_.Tensor
     {nullptr, nullptr},  // repeat
+    {nullptr, nullptr},  // replication_pad1d
+    {nullptr, nullptr},  // replication_pad1d_backward
     {nullptr, nullptr},  // replication_pad2d
     {nullptr, nullptr},  // replication_pad2d_backward
+    {nullptr, nullptr},  // replication_pad3d
+    {nullptr, nullptr},  // replication_pad3d_backward
     {nullptr, nullptr},  // roll
     {&k_round, nullptr},  // round
     {nullptr, "scales in the tensor's own type, which rounds half types before the compute type does"},  // round.decimals

@@ -17,6 +17,7 @@ bool lists_fit(size_t spatial, std::initializer_list<std::span<const int64_t>> l
 }
 
 // In one dimension LibTorch computes in two, of which the first is 1.
+// It makes the input contiguous before, so that the weight alone says in which format.
 TensorMeta in_two_dimensions(const TensorMeta& meta) {
   TensorMeta wide = meta;
   if (meta.dim() != 3) return wide;
@@ -28,8 +29,8 @@ TensorMeta in_two_dimensions(const TensorMeta& meta) {
 // The format that CPU convolutions compute in: channels last when input or weight is. In three dimensions bf16 alone
 // surely has that; f32 has it where oneDNN computes, which depends on sizes and threads.
 std::optional<MemoryFormat> conv_format(const TensorMeta& input, const TensorMeta& weight) {
-  const TensorMeta x = in_two_dimensions(input), w = in_two_dimensions(weight);
-  MemoryFormat a = x.suggest_memory_format(), b = w.suggest_memory_format();
+  MemoryFormat a = input.dim() == 3 ? MemoryFormat::kContiguous : input.suggest_memory_format();
+  MemoryFormat b = in_two_dimensions(weight).suggest_memory_format();
   if (a == MemoryFormat::kChannelsLast || b == MemoryFormat::kChannelsLast) return MemoryFormat::kChannelsLast;
   if (a != MemoryFormat::kChannelsLast3d && b != MemoryFormat::kChannelsLast3d) return MemoryFormat::kContiguous;
   if (input.dtype == DType::kBF16) return MemoryFormat::kChannelsLast3d;
@@ -186,7 +187,7 @@ InferStatus avg_pool2d(InferContext& c) {
   return InferStatus::kOk;
 }
 
-InferStatus pool2d_backward(InferContext& c) {
+InferStatus backward_like_input(InferContext& c) {
   const TensorMeta& x = c.self(1);
   c.add_fresh(x.sizes, x.dtype, x.device, x.suggest_memory_format());
   return InferStatus::kOk;
@@ -291,19 +292,30 @@ InferStatus upsample_bicubic2d_backward(InferContext& c) {
   return InferStatus::kOk;
 }
 
-// self, padding: left, right, top, bottom
-InferStatus replication_pad2d(InferContext& c) {
+namespace {
+
+// self, padding: before and after of the last dimension, then of the one before it, and so on. A batch may stand
+// before.
+InferStatus edge_pad(InferContext& c, bool mirrors) {
   const TensorMeta& x = c.self();
   auto pad = c.ints(1);
-  if ((x.dim() != 3 && x.dim() != 4) || pad.size() != 4 || x.numel() == 0) return c.unsure();
+  const size_t spatial = pad.size() / 2, rank = x.sizes.size();
+  if (pad.size() % 2 != 0 || (rank != spatial + 1 && rank != spatial + 2) || x.numel() == 0) return c.unsure();
   DimVector sizes = x.sizes;
-  int64_t &height = sizes[sizes.size() - 2], &width = sizes[sizes.size() - 1];
-  width += pad[0] + pad[1];
-  height += pad[2] + pad[3];
-  if (width < 1 || height < 1) return c.unsure();
+  for (size_t k = 0; k < spatial; ++k) {
+    int64_t& size = sizes[rank - 1 - k];
+    if (mirrors && (pad[2 * k] >= size || pad[2 * k + 1] >= size)) return InferStatus::kError;
+    size += pad[2 * k] + pad[2 * k + 1];
+    if (size < 1) return c.unsure();
+  }
   c.add_fresh(sizes, x.dtype, x.device, x.suggest_memory_format());
   return InferStatus::kOk;
 }
+
+}  // namespace
+
+InferStatus reflection_pad(InferContext& c) { return edge_pad(c, true); }
+InferStatus replication_pad(InferContext& c) { return edge_pad(c, false); }
 
 // self, groups
 InferStatus channel_shuffle(InferContext& c) {

@@ -371,6 +371,16 @@ InferStatus nll_loss_backward(InferContext& c) {
   return InferStatus::kOk;
 }
 
+InferStatus nll_loss2d_forward(InferContext& c) {
+  const TensorMeta &self = c.self(0), &target = c.self(1);
+  const bool ranks = self.dim() == 4 && target.dim() == 3;
+  if (!ranks || target.sizes != DimVector{self.sizes[0], self.sizes[2], self.sizes[3]}) return InferStatus::kError;
+  const bool reduced = c.integer(3) != 0;
+  c.add_fresh(reduced ? DimVector{} : target.sizes, self.dtype, self.device);
+  c.add_fresh(DimVector{}, self.dtype, self.device);
+  return InferStatus::kOk;
+}
+
 // v, g, dim -> weight, norms
 InferStatus weight_norm(InferContext& c) {
   const TensorMeta &v = c.self(0), &g = c.self(1);

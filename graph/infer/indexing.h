@@ -24,6 +24,7 @@ InferStatus slice_backward(InferContext& c);  // grad, input_sizes, ...: fresh z
 InferStatus unfold_backward(InferContext& c);
 InferStatus nll_loss_forward(InferContext& c);
 InferStatus nll_loss_backward(InferContext& c);
+InferStatus nll_loss2d_forward(InferContext& c);  // self: N, C, H, W; target: N, H, W
 InferStatus weight_norm(InferContext& c);
 // A loss with a reduction operand: 0 none, 1 mean, 2 sum.
 InferStatus pointwise_loss(InferContext& c);

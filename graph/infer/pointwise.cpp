@@ -30,22 +30,25 @@ DType result_dtype(InferContext& c, const Inputs& inputs, Promote promote) {
   return common;
 }
 
-}  // namespace
-
-InferStatus pointwise(InferContext& c, const PointwiseRule& rule) {
-  DType dtype = result_dtype(c, gather(c, rule.promote_args), rule.promote);
-  if (dtype == DType::kUndefined || (rule.no_bool && dtype == DType::kBool)) return InferStatus::kError;
-  Inputs inputs = gather(c, rule.iterate_args);
+InferStatus add_elementwise(InferContext& c, const Inputs& inputs, DType dtype, bool contiguous = false) {
   auto device = common_device(inputs);
   auto out = elementwise_output(inputs);
   if (!out || !device) return InferStatus::kError;
   TensorMeta meta;
-  meta.strides = rule.contiguous ? contiguous_strides(out->sizes) : std::move(out->strides);
+  meta.strides = contiguous ? contiguous_strides(out->sizes) : std::move(out->strides);
   meta.sizes = std::move(out->sizes);
   meta.dtype = dtype;
   meta.device = *device;
   c.add_fresh(std::move(meta));
   return InferStatus::kOk;
+}
+
+}  // namespace
+
+InferStatus pointwise(InferContext& c, const PointwiseRule& rule) {
+  DType dtype = result_dtype(c, gather(c, rule.promote_args), rule.promote);
+  if (dtype == DType::kUndefined || (rule.no_bool && dtype == DType::kBool)) return InferStatus::kError;
+  return add_elementwise(c, gather(c, rule.iterate_args), dtype, rule.contiguous);
 }
 
 InferStatus pointwise_inplace(InferContext& c, const PointwiseRule& rule) {
@@ -270,6 +273,30 @@ InferStatus glu(InferContext& c) {
   half.strides = std::move(out->strides);
   c.add_fresh(std::move(half));
   return InferStatus::kOk;
+}
+
+// grad_output, self, dim
+InferStatus glu_backward(InferContext& c) {
+  const TensorMeta &grad = c.self(0), &self = c.self(1);
+  const int64_t dim = wrap_dim(c.integer(2), self.dim());
+  if (self.dim() == 0 || dim < 0 || self.sizes[dim] % 2 != 0 || grad.dtype != self.dtype) return c.unsure();
+  DimVector half = self.sizes;
+  half[dim] /= 2;
+  if (grad.sizes != half) return c.unsure();
+  c.add_fresh(self.sizes, self.dtype, self.device);
+  return InferStatus::kOk;
+}
+
+// LibTorch multiplies by pow(2., other), which is contiguous. Of complex and half types releases differ.
+InferStatus ldexp(InferContext& c) {
+  TensorMeta power = c.self(1);
+  auto is_plain = [](DType dtype) { return is_integral(dtype, true) || dtype == DType::kF32 || dtype == DType::kF64; };
+  if (!is_plain(power.dtype) || !is_plain(c.self(0).dtype)) return c.unsure();
+  if (is_integral(power.dtype, true)) power.dtype = c.environment().default_dtype;
+  power.strides = contiguous_strides(power.sizes);
+  const Inputs inputs{&c.self(0), &power};
+  const DType dtype = result_dtype(c, inputs, Promote::kCommon);
+  return dtype == DType::kUndefined ? InferStatus::kError : add_elementwise(c, inputs, dtype);
 }
 
 }  // namespace framejit::graph::infer

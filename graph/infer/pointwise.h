@@ -52,5 +52,7 @@ InferStatus softshrink(InferContext& c);
 // The fused dropout of CUDA: result and mask.
 InferStatus native_dropout(InferContext& c);
 InferStatus glu(InferContext& c);
+InferStatus glu_backward(InferContext& c);
+InferStatus ldexp(InferContext& c);
 
 }  // namespace framejit::graph::infer

@@ -24,6 +24,10 @@ def last(*sizes, dtype=torch.float32):
     return torch.rand(*sizes).to(dtype).contiguous(memory_format=formats[len(sizes)])
 
 
+def reflection_backward(gradient, x):
+    return torch.ops.aten.reflection_pad2d_backward(gradient, x, [1, 1, 1, 1])
+
+
 CASES = {
     "angle of complex numbers": (torch.angle, (swapped(3, 4, dtype=torch.complex64),)),
     "pow of a number": (lambda x: 2**x, (swapped(3, 4),)),
@@ -32,7 +36,10 @@ CASES = {
     "slice_scatter": (lambda x: torch.slice_scatter(x, x[:1], 0, 1, 2), (stepped(3, 4),)),
     "select_scatter with an offset": (lambda x: torch.select_scatter(x[1:], x[0], 0, 0), (stepped(3, 4),)),
     "diagonal_scatter": (lambda x: torch.diagonal_scatter(x, x[0]), (stepped(4, 4),)),
-    "select_scatter of what overlaps": (lambda x: torch.select_scatter(x[:1].expand(3, 4), x[0], 0, 0), (swapped(3, 4),)),
+    "select_scatter of what overlaps": (
+        lambda x: torch.select_scatter(x[:1].expand(3, 4), x[0], 0, 0),
+        (swapped(3, 4),),
+    ),
     "stack of sizes of one": (lambda x: torch.stack([x, x, x]), (last(1, 2, 1, 4),)),
     "stack at the end": (lambda x: torch.stack([x, x], -1), (last(2, 3, 4, 5),)),
     "stack in the middle": (lambda x: torch.stack([x, x], 2), (last(2, 3, 4, 5),)),
@@ -41,14 +48,37 @@ CASES = {
     "logsigmoid": (F.logsigmoid, (swapped(3, 4),)),
     "huber loss": (lambda x, y: F.huber_loss(x, y, reduction="none"), (swapped(3, 4), torch.rand(3, 4))),
     "replication": (lambda x: F.pad(x, (1, 0, 0, 1), mode="replicate"), (last(2, 4, 3, 5),)),
+    "replication in three dimensions": (lambda x: F.pad(x, (1,) * 6, mode="replicate"), (last(2, 4, 3, 5, 2),)),
+    "reflection in three dimensions": (lambda x: F.pad(x, (1,) * 6, mode="reflect"), (last(2, 4, 3, 5, 2),)),
+    "reflection without a batch": (lambda x: F.pad(x, (1,) * 6, mode="reflect"), (last(4, 3, 5, 2),)),
+    "reflection's gradient": (reflection_backward, (last(2, 3, 6, 7), last(2, 3, 4, 5))),
+    "gated linear unit's gradient": (torch.ops.aten.glu_backward, (last(2, 3, 4, 5), last(2, 6, 4, 5), 1)),
+    "ldexp": (torch.ldexp, (torch.rand(4, 1, 5), swapped(4, 5))),
+    "losses of pixels": (
+        lambda x, y: F.nll_loss(x, y, reduction="none"),
+        (torch.rand(2, 3, 4, 5), swapped(2, 4, 5).long()),
+    ),
+    "one dimension in groups": (
+        lambda x, w: F.conv1d(x, w, groups=2, dilation=2),
+        (swapped(2, 2, 6), torch.rand(2, 1, 3)),
+    ),
     "channel shuffle": (lambda x: F.channel_shuffle(x, 2), (last(2, 4, 3, 5),)),
     "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), (swapped(2, 3, 4, 5),)),
-    "batch norm, strided weight": (lambda x, w: F.batch_norm(x, None, None, w, w, training=True), (swapped(2, 3, 4), stepped(3))),
+    "batch norm, strided weight": (
+        lambda x, w: F.batch_norm(x, None, None, w, w, training=True),
+        (swapped(2, 3, 4), stepped(3)),
+    ),
     "one dimension": (F.conv1d, (swapped(2, 3, 4), swapped(2, 3, 3))),
     "one dimension, transposed": (F.conv_transpose1d, (swapped(2, 3, 4), swapped(3, 2, 3))),
     "two dimensions of f64": (F.conv2d, (last(2, 3, 4, 5, dtype=torch.float64), torch.rand(2, 3, 2, 2).double())),
-    "two dimensions of integers": (F.conv2d, (last(2, 3, 4, 5, dtype=torch.int64), torch.ones(2, 3, 2, 2, dtype=torch.int64))),
-    "three dimensions of f64": (F.conv3d, (last(2, 3, 4, 4, 4, dtype=torch.float64), torch.rand(2, 3, 2, 2, 2).double())),
+    "two dimensions of integers": (
+        F.conv2d,
+        (last(2, 3, 4, 5, dtype=torch.int64), torch.ones(2, 3, 2, 2, dtype=torch.int64)),
+    ),
+    "three dimensions of f64": (
+        F.conv3d,
+        (last(2, 3, 4, 4, 4, dtype=torch.float64), torch.rand(2, 3, 2, 2, 2).double()),
+    ),
 }
 
 
