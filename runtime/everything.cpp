@@ -31,8 +31,11 @@ class NoTensors final : public TensorRuntime {
     return nullptr;
   }
   TensorGuards guards() override {
-    return {[](const graph::TensorFacts&, std::vector<uint64_t>&) {}, [](PyObject*, const uint64_t*) { return false; },
-            [](const TensorRow*, size_t) { return size_t{0}; }, [](PyObject*) { return true; },
+    return {[](const graph::TensorFacts&, std::vector<uint64_t>&) {},
+            [](PyObject*, const uint64_t*) { return false; },
+            [](TensorRows&) {},
+            [](const TensorRows&) { return size_t{0}; },
+            [](PyObject*) { return true; },
             [] { return uint64_t{0}; }};
   }
 };

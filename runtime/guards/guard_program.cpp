@@ -402,9 +402,9 @@ GuardProgram::SnapshotAnswer GuardProgram::check_snapshot(const FrameInputs& inp
     return SnapshotAnswer::kChanged;
   }
   if (!words_hold(seen, snapshot_->words.size())) return SnapshotAnswer::kChanged;
-  const std::vector<TensorRow>& tensors = snapshot_->tensors;
-  const size_t wrong = tensors.empty() ? 0 : tensors_.first_mismatch(tensors.data(), tensors.size());
-  if (wrong != tensors.size()) return fails(tensors[wrong].guard);
+  const TensorRows& tensors = snapshot_->tensors;
+  const size_t wrong = tensors.rows.empty() ? 0 : tensors_.first_mismatch(tensors);
+  if (wrong != tensors.rows.size()) return fails(tensors.rows[wrong].guard);
   for (const Op& op : snapshot_->late)
     if (!perform(op, inputs, owned)) return fails(op.guard);
   ++snapshot_->hits;

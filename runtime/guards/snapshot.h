@@ -52,7 +52,7 @@ struct GuardProgram::Snapshot {
   std::vector<uint32_t> origins;  // of words: who is to blame for a change, an index in GuardProgram::changes_
   std::vector<Reread> rereads;
   std::vector<Watched> watched;
-  std::vector<TensorRow> tensors;
+  TensorRows tensors;
   std::vector<Op> late;
   uint64_t hits = 0;
 };

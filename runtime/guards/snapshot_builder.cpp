@@ -56,7 +56,9 @@ class SnapshotBuilder {
       else
         guard(op, i);
     }
-    return holds_ ? std::move(snapshot_) : nullptr;
+    if (!holds_) return nullptr;
+    if (!snapshot_->tensors.rows.empty()) program_.tensors_.take_images(snapshot_->tensors);
+    return std::move(snapshot_);
   }
 
  private:
@@ -315,7 +317,7 @@ class SnapshotBuilder {
         return test(op);
       case OpCode::kTensorMatch:
         holds_ &= value != nullptr;
-        snapshot_->tensors.push_back({value, op.object, program_.tensor_words_.data() + op.number, op.guard});
+        snapshot_->tensors.rows.push_back({value, op.object, program_.tensor_words_.data() + op.number, op.guard});
         return true;
       case OpCode::kEquals:
         return pinned && value && (value == op.object || compares_in_place(value)) && test(op);

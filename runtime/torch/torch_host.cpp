@@ -310,8 +310,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
   }
 
   runtime::TensorGuards guards() override {
-    return {&pack_tensor_facts, &tensor_matches, &first_mismatch, &torchlib::has_no_grad_hooks,
-            &torchlib::global_state};
+    return {&pack_tensor_facts,           &tensor_matches,        &take_images, &first_mismatch,
+            &torchlib::has_no_grad_hooks, &torchlib::global_state};
   }
 
  private:

@@ -11,7 +11,8 @@ runtime::TensorRuntime* torch_runtime();
 // See runtime::TensorGuards.
 void pack_tensor_facts(const graph::TensorFacts& facts, std::vector<uint64_t>& words);
 bool tensor_matches(PyObject* tensor, const uint64_t* words);
-size_t first_mismatch(const runtime::TensorRow* rows, size_t count);
+void take_images(runtime::TensorRows& rows);
+size_t first_mismatch(const runtime::TensorRows& rows);
 bool has_no_grad_hooks(PyObject* tensor);
 
 // Whether the node that adds to a leaf's gradient has hooks: libraries that share gradients out hang theirs there.
