@@ -5,10 +5,10 @@
 #include "base/handled_exception.h"
 #include "base/once.h"
 #include "eval_frame/watch.h"
+#include "runtime/guards/container_guards.h"
 #include "runtime/guards/plain_data.h"
 #include "runtime/guards/snapshot.h"
 #include "runtime/python_util.h"
-#include "tracer/set_table.h"
 
 namespace framejit::runtime {
 namespace {
@@ -43,42 +43,6 @@ bool mro_is(const PyTypeObject* type, PyObject* addresses) {
          memcmp(PyBytes_AS_STRING(addresses), &PyTuple_GET_ITEM(type->tp_mro, 0), count * sizeof(PyObject*)) == 0;
 }
 
-bool keys_equal(PyObject* dict, PyObject* keys) {
-  if (!dict || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  if (PyDict_CheckExact(dict)) {
-    Py_ssize_t position = 0, i = 0;
-    for (PyObject *key, *value; PyDict_Next(dict, &position, &key, &value); ++i)
-      if (!same_plain_data(key, PyTuple_GET_ITEM(keys, i))) return false;
-    return true;
-  }
-  // A subclass may keep an order of its own, as OrderedDict does; its own __iter__ is not asked.
-  Ref iterator = Ref::steal((PyODict_Check(dict) ? PyODict_Type : PyDict_Type).tp_iter(dict));
-  Py_ssize_t i = 0;
-  bool equal = static_cast<bool>(iterator);
-  while (equal) {
-    Ref key = Ref::steal(PyIter_Next(iterator.get()));
-    if (!key) break;
-    equal = i < PyTuple_GET_SIZE(keys) && same_plain_data(key.get(), PyTuple_GET_ITEM(keys, i));
-    ++i;
-  }
-  if (PyErr_Occurred()) {
-    PyErr_Clear();
-    return false;
-  }
-  return equal && i == PyTuple_GET_SIZE(keys);
-}
-
-bool length_is(PyObject* obj, uint64_t expected) {
-  if (!obj) return false;
-  Py_ssize_t size = PyList_Check(obj)     ? PyList_GET_SIZE(obj)
-                    : PyTuple_Check(obj)  ? PyTuple_GET_SIZE(obj)
-                    : PyDict_Check(obj)   ? PyDict_GET_SIZE(obj)
-                    : PyAnySet_Check(obj) ? PySet_GET_SIZE(obj)
-                                          : PyObject_Size(obj);
-  if (size < 0) PyErr_Clear();
-  return size == static_cast<Py_ssize_t>(expected);
-}
-
 // What was set, not the variable's default.
 PyObject* context_value(PyObject* var, OwnedValues& owned) {
   PyObject* const unset = once_under_lock([] { return PyList_New(0); });
@@ -95,14 +59,6 @@ bool answers(PyObject* function, PyObject* expected) {
   Ref answer = Ref::steal(PyObject_CallObject(function, nullptr));
   if (!answer) PyErr_Clear();
   return answer && same_plain_data(answer.get(), expected);
-}
-
-// `expected`: the items in the order in which the set gives them, which the trace may have seen.
-bool set_gives(PyObject* set, PyObject* expected) {
-  if (!set || !PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
-  Ref items = Ref::steal(PySequence_Tuple(set));
-  if (!items) PyErr_Clear();
-  return items && same_plain_data(items.get(), expected);
 }
 
 }  // namespace
@@ -215,7 +171,7 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
     case OpCode::kLength:
       return length_is(subject, op.number);
     case OpCode::kSetGives:
-      return set_gives(subject, op.object) && table_shape(subject) == op.number;
+      return set_gives(subject, op.object, op.number);
     case OpCode::kHasNoKey:
       return !subject || (PyDict_Check(subject) && !dict_item(subject, op.object, op.number));
     case OpCode::kTypeAttrAbsent:
@@ -384,6 +340,19 @@ bool GuardProgram::words_hold(size_t from, size_t to) {
   return true;
 }
 
+// As are_apart, of a snapshot's set.
+template <class Set>
+static bool holds_apart(const Set& set, PyObject* const* registers) {
+  for (size_t i = 0; i < set.read.size(); ++i) {
+    PyObject* const obj = registers[set.read[i]];
+    bool found = false;
+    for (PyObject* other : set.known) found |= other == obj;
+    for (size_t k = 0; k < i; ++k) found |= registers[set.read[k]] == obj;
+    if (found) return false;
+  }
+  return true;
+}
+
 GuardProgram::SnapshotAnswer GuardProgram::check_snapshot(const FrameInputs& inputs, OwnedValues& owned) {
   auto fails = [this](uint32_t guard) {
     failed_ = guard;
@@ -407,6 +376,8 @@ GuardProgram::SnapshotAnswer GuardProgram::check_snapshot(const FrameInputs& inp
   if (wrong != tensors.rows.size()) return fails(tensors.rows[wrong].guard);
   for (const Op& op : snapshot_->late)
     if (!perform(op, inputs, owned)) return fails(op.guard);
+  for (const Snapshot::Apart& set : snapshot_->apart_sets)
+    if (!holds_apart(set, registers_.data())) return fails(set.guard);
   ++snapshot_->hits;
   return SnapshotAnswer::kHolds;
 }

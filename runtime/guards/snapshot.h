@@ -41,6 +41,13 @@ struct GuardProgram::Snapshot {
     uint32_t origin;
   };
 
+  // Objects that must not be one of the known ones, nor each other.
+  struct Apart {
+    uint32_t guard;
+    std::vector<PyObject*> known;
+    std::vector<uint32_t> read;  // registers
+  };
+
   struct Watched {
     const PyObject* dict;
     uint32_t origin;
@@ -54,6 +61,7 @@ struct GuardProgram::Snapshot {
   std::vector<Watched> watched;
   TensorRows tensors;
   std::vector<Op> late;
+  std::vector<Apart> apart_sets;  // after all reads
   uint64_t hits = 0;
 };
 

@@ -2,11 +2,11 @@
 // that followed from. Nothing here runs Python code, or lets the collector run it, so nothing changes between the first
 // note and the last read: before 3.12 no Python object is made, and since then the making of one does not collect.
 #include <Python.h>
-#include <structmember.h>
 
 #include <algorithm>
 
 #include "eval_frame/watch.h"
+#include "runtime/guards/attribute_place.h"
 #include "runtime/guards/snapshot.h"
 #include "runtime/python_util.h"
 
@@ -159,9 +159,9 @@ class SnapshotBuilder {
   void read_instance_dict(const Op& op, uint32_t instance, uint32_t i) {
     if (known_[instance] == Known::kNothing || !r_[instance] || level(i) == Level::kAnew) return read_late(op);
     PyObject** slot = _PyObject_GetDictPtr(r_[instance]);
-    if (!slot || !*slot) return read_late(op);
+    if (!slot) return read_late(op);
     expect_type(instance, i);
-    expect(slot, bits(r_[op.reg]), i);
+    expect(slot, bits(r_[op.reg]), i);  // 0 while nothing was set
     known_[op.reg] = Known::kAddress;
   }
 
@@ -172,7 +172,7 @@ class SnapshotBuilder {
         op.code <= OpCode::kStack || (op.code <= OpCode::kMethodFunction && is_new_each_call(op.other));
     if (of_frame && op.code != OpCode::kInstanceDict) return read_frame(op, i);
     if (op.code == OpCode::kInstanceDict) return read_instance_dict(op, op.other, i);
-    if (op.code == OpCode::kAttr && known_[op.other] != Known::kNothing && expect_slot(op, i)) return;
+    if (op.code == OpCode::kAttr && known_[op.other] != Known::kNothing && expect_attribute(op, i)) return;
     if (op.code > OpCode::kMethodFunction || known_[op.other] == Known::kNothing || level(i) == Level::kAnew)
       return read_late(op);
     if (stable_until_) return set(op.reg, program_.read(op, inputs_), Known::kPinned);
@@ -253,18 +253,18 @@ class SnapshotBuilder {
     }
   }
 
-  // An attribute that the type keeps in a field of its instances, as for __slots__.
-  bool expect_slot(const Op& op, uint32_t i) {
+  bool expect_attribute(const Op& op, uint32_t i) {
     PyObject* base = r_[op.other];
     if (!base || level(i) != Level::kByHolder) return false;
-    PyObject* found = _PyType_Lookup(Py_TYPE(base), op.object);
-    if (!found || Py_TYPE(found) != &PyMemberDescr_Type) return false;
-    const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(found)->d_member;
-    if (member->type != T_OBJECT_EX || (member->flags & ~READONLY) || member->offset <= 0) return false;
+    const AttributePlace place = place_of_attribute(base, op.object);
+    if (!place.known()) return false;
     expect_type(op.other, i);
-    if (!expect_type_version(Py_TYPE(base), i)) return false;
-    const void* field = reinterpret_cast<const char*>(base) + member->offset;
-    expect(field, bits(r_[op.reg]), i);
+    if (!expect_type_version(Py_TYPE(base), i) || (place.type && !expect_type_version(place.type, i))) return false;
+    if (place.field) {
+      PyObject* found = *place.field;
+      holds_ &= r_[op.reg] == (found || !place.empty_is_none ? found : Py_None);
+      expect(place.field, bits(found), i);
+    }
     known_[op.reg] = Known::kAddress;
     return true;
   }
@@ -321,11 +321,8 @@ class SnapshotBuilder {
         return true;
       case OpCode::kEquals:
         return pinned && value && (value == op.object || compares_in_place(value)) && test(op);
-      case OpCode::kApart: {
-        const std::vector<uint32_t>& members = program_.apart_sets_[op.number].members;
-        auto is_known = [this](uint32_t reg) { return known_[reg] != Known::kNothing; };
-        return std::all_of(members.begin(), members.end(), is_known) && test(op);
-      }
+      case OpCode::kApart:
+        return test(op) && keep_apart(op);
       case OpCode::kLength:
         if (!value || !(PyTuple_Check(value) || PyList_Check(value))) return false;
         expect_type(op.reg, i);
@@ -333,6 +330,7 @@ class SnapshotBuilder {
           expect(&reinterpret_cast<PyVarObject*>(value)->ob_size, static_cast<uint64_t>(Py_SIZE(value)), i);
         return test(op);
       case OpCode::kHasNoKey:
+        return (stable_until_ || !value) && test(op);
       case OpCode::kTypeAttrAbsent:
       case OpCode::kMroIs:
         return stable_until_ && test(op);
@@ -341,6 +339,21 @@ class SnapshotBuilder {
       default:
         return false;
     }
+  }
+
+  // What is known is apart for good. What is read at each check is compared with all.
+  bool keep_apart(const Op& op) {
+    constexpr size_t kFew = 8;
+    GuardProgram::Snapshot::Apart set{op.guard};
+    for (uint32_t member : program_.apart_sets_[op.number].members) {
+      if (known_[member] == Known::kNothing)
+        set.read.push_back(member);
+      else
+        set.known.push_back(r_[member]);
+    }
+    if (set.read.size() > kFew) return false;
+    if (!set.read.empty()) snapshot_->apart_sets.push_back(std::move(set));
+    return true;
   }
 
   bool test(const Op& op) {

@@ -17,7 +17,6 @@ struct TensorRow {
   uint32_t guard;
   // Where in TensorRows::images its memory is, from which the words follow; kNoImage: the words are compared.
   uint32_t image = kNoImage;
-  const void* implementation = nullptr;
   const void* autograd = nullptr;
   uint64_t grad_facts = 0;
 

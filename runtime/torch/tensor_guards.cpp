@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cstring>
 #include <typeinfo>
 
 #include "graph/capture.h"
@@ -119,10 +120,17 @@ class Fields : public c10::TensorImpl {
 };
 
 bool same_image(const Memory* a, const Memory* b) {
-  uint64_t differs = 0;
-#pragma GCC unroll 15
-  for (size_t i = 0; i < Fields::kWords; ++i) differs |= a[i] ^ b[i];
-  return differs == 0;
+  using Pair __attribute__((vector_size(16))) = uint64_t;
+  static_assert(Fields::kWords % 2 == 1);
+  Pair differs = {a[Fields::kWords - 1] ^ b[Fields::kWords - 1], 0};
+#pragma GCC unroll 8
+  for (size_t i = 0; i + 1 < Fields::kWords; i += 2) {
+    Pair x, y;
+    memcpy(&x, a + i, sizeof(x));
+    memcpy(&y, b + i, sizeof(y));
+    differs |= x ^ y;
+  }
+  return (differs[0] | differs[1]) == 0;
 }
 
 // Where in `images` this one is, after it was put there if none of the last ones is equal.
@@ -143,23 +151,12 @@ bool row_matches(const runtime::TensorRow& row, const uint64_t* images) {
   return alike || matches(row.tensor, row.words);
 }
 
-// The addresses are only hinted at: a tensor further on may be gone.
-void prefetch(const runtime::TensorRow& row) {
-  constexpr size_t kLine = 64;
-  __builtin_prefetch(row.tensor);
-  for (size_t at = 0; at < sizeof(c10::TensorImpl); at += kLine)
-    __builtin_prefetch(static_cast<const char*>(row.implementation) + at);
-  __builtin_prefetch(&static_cast<const AutogradMeta*>(row.autograd)->grad_fn_);
-  __builtin_prefetch(&static_cast<const AutogradMeta*>(row.autograd)->requires_grad_);
-}
-
 }  // namespace
 
 void take_images(runtime::TensorRows& rows) {
   for (runtime::TensorRow& row : rows.rows) {
     const c10::TensorImpl& impl = *THPVariable_Unpack(row.tensor).unsafeGetTensorImpl();
     if (!Fields::tell(impl, Py_TYPE(row.tensor)) || !matches(row.tensor, row.words)) continue;
-    row.implementation = &impl;
     row.autograd = Fields::autograd(impl);
     row.grad_facts = grad_facts(static_cast<const AutogradMeta*>(row.autograd));
     row.image = image_at(rows.images, Fields::image(impl));
@@ -167,10 +164,11 @@ void take_images(runtime::TensorRows& rows) {
 }
 
 size_t first_mismatch(const runtime::TensorRows& rows) {
-  constexpr size_t kAhead = 6;
+  constexpr size_t kAhead = 4;
   const size_t count = rows.rows.size();
   for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) prefetch(rows.rows[i + kAhead]);
+    // The address is only hinted at: a tensor further on may be gone.
+    if (i + kAhead < count) __builtin_prefetch(rows.rows[i + kAhead].tensor);
     if (!row_matches(rows.rows[i], rows.images.data())) return i;
   }
   return count;
