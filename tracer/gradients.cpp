@@ -160,7 +160,7 @@ SymValue call_engine(Simulator& sim, PyObject* callable, CallArgs args) {
   std::string why_not;
   std::vector<Ref> leaves;
   std::vector<Ref>* const wanted = call.accumulates ? &leaves : nullptr;
-  if (!host.begin_backward(call.roots, wanted, call.keeps_history, &why_not)) {
+  if (!host.begin_backward(call.roots, call.inputs, wanted, call.keeps_history, &why_not)) {
     if (PyErr_Occurred()) sim.raise();
     refuse(sim, why_not);
   }

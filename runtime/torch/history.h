@@ -9,9 +9,9 @@
 
 namespace framejit::torchlib {
 
-// Each node that a backward of these goes over, once.
+// Each node that a backward of these goes over, once; nothing behind `end`.
 template <class F>
-void for_each_node(const std::vector<at::Tensor>& roots, F&& visit) {
+void for_each_node(const std::vector<at::Tensor>& roots, F&& visit, const torch::autograd::Node* end = nullptr) {
   using torch::autograd::Node;
   std::unordered_set<const Node*> seen;
   std::vector<Node*> pending;
@@ -22,6 +22,7 @@ void for_each_node(const std::vector<at::Tensor>& roots, F&& visit) {
     pending.pop_back();
     if (!node || !seen.insert(node).second) continue;
     visit(*node);
+    if (node == end) continue;
     for (const auto& edge : node->next_edges()) pending.push_back(edge.function.get());
   }
 }

@@ -237,11 +237,11 @@ class TorchRuntime final : public runtime::TensorRuntime {
     });
   }
 
-  bool begin_backward(const std::vector<PyObject*>& roots, std::vector<Ref>* leaves, bool keeps_history,
-                      std::string* why_not) override {
+  bool begin_backward(const std::vector<PyObject*>& roots, const std::vector<PyObject*>& inputs,
+                      std::vector<Ref>* leaves, bool keeps_history, std::string* why_not) override {
     Recording& recording = *sessions().recording;
     const std::vector<at::Tensor> tensors = unpacked(roots);
-    if (const char* why = why_not_backward(recording, tensors)) return *why_not = why, false;
+    if (const char* why = why_not_backward(recording, tensors, unpacked(inputs))) return *why_not = why, false;
     recording.history_freed |= !keeps_history;
     if (!leaves) return true;
     *leaves = wrapped([&] { return leaves_of(recording, tensors, why_not); });

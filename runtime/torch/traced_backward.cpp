@@ -29,14 +29,28 @@ class FreedNode final : public Node {
 // By name: LibTorch does not export what a cast would compare.
 bool is_written_in_python(const Node& node) { return c10::demangle(typeid(node).name()) == "torch::autograd::PyNode"; }
 
+constexpr const char* kGoesOutside = "it goes on into the history of a tensor from outside";
+
+// What comes to an input through the history of a tensor from outside is not known here. Nothing that lies behind the
+// only input comes to it.
+bool may_miss_a_part(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& inputs) {
+  const auto only = inputs.size() == 1 ? torch::autograd::impl::gradient_edge(inputs[0]).function : nullptr;
+  bool outside = false;
+  auto visit = [&](const Node& node) { outside |= is_outside_node(node) && &node != only.get(); };
+  for_each_node(roots, visit, only.get());
+  return outside;
+}
+
 }  // namespace
 
-const char* why_not_backward(const Recording& recording, const std::vector<at::Tensor>& roots) {
+const char* why_not_backward(const Recording& recording, const std::vector<at::Tensor>& roots,
+                             const std::vector<at::Tensor>& inputs) {
   if (!recording.functions.empty()) return "a torch.autograd.Function was called";
   if (recording.recomputed > 0) return "a checkpointed function was called";
   bool runs_python = false;
   for_each_node(roots, [&](const Node& node) { runs_python |= is_written_in_python(node); });
-  return runs_python ? "a gradient is computed in Python" : nullptr;
+  if (runs_python) return "a gradient is computed in Python";
+  return !inputs.empty() && may_miss_a_part(roots, inputs) ? kGoesOutside : nullptr;
 }
 
 std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<at::Tensor>& roots,
@@ -52,7 +66,7 @@ std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<
     if (auto input = inputs.find(&node); input != inputs.end()) {
       found.push_back(input->second);
     } else if (is_outside_node(node)) {
-      *why_not = "it goes on into the history of a tensor from outside";
+      *why_not = kGoesOutside;
     } else if (is_accumulator(node)) {
       *why_not = "it reaches a leaf that the captured function made";
     }

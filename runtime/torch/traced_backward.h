@@ -9,8 +9,10 @@
 
 namespace framejit::torchlib {
 
-// Why a backward of these fakes cannot be part of the graph, or null.
-const char* why_not_backward(const Recording& recording, const std::vector<at::Tensor>& roots);
+// Why a backward of these fakes cannot be part of the graph, or null. `inputs`: whose gradients are asked for; none if
+// they are accumulated.
+const char* why_not_backward(const Recording& recording, const std::vector<at::Tensor>& roots,
+                             const std::vector<at::Tensor>& inputs);
 
 // The fakes of inputs in which a backward of these accumulates gradients. With a reason, if some lie elsewhere.
 std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<at::Tensor>& roots,

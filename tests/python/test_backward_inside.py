@@ -276,3 +276,74 @@ def test_with_kernels(step):
         if p.grad is not None:
             torch.testing.assert_close(p.grad, q.grad)
     assert compiled.graphs
+
+
+def through_another(t, h):
+    return torch.autograd.grad((t * h).sum(), h)[0]
+
+
+def of_what_came(t, h):
+    return torch.autograd.grad(t, h, torch.ones(3), allow_unused=True)[0]
+
+
+def of_both(t, h):
+    return torch.autograd.grad((t * h).sum(), [t, h])
+
+
+def after_a_break(t, h):
+    t = h.cos() * t.detach()
+    framejit.graph_break()
+    return torch.autograd.grad((t * h).sum(), h)[0]
+
+
+@pytest.mark.parametrize(
+    "function", [through_another, of_what_came, of_both, after_a_break], ids=lambda function: function.__name__
+)
+def test_gradients_through_history_from_outside(function):
+    """A part of the gradient comes through what was computed before the graph, which the graph does not hold."""
+    compiled = framejit.to_static(function)
+    for _ in range(3):
+        results = []
+        for call in (function, compiled):
+            h = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
+            results.append(call(h.sin(), h))
+        torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("made_inside", [False, True])
+def test_gradient_of_a_tensor_with_history_from_outside_is_in_the_graph(made_inside):
+    """What lies behind the only tensor that is asked for has no part in its gradient."""
+
+    def penalty(t, h):
+        if made_inside:
+            t = t * 2
+        return torch.autograd.grad((t.sin() * h).sum(), t)[0]
+
+    compiled = framejit.to_static(penalty, full_graph=True)
+    for _ in range(3):
+        h = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
+        torch.testing.assert_close(compiled(h.sin(), h), penalty(h.sin(), h), rtol=0, atol=0)
+    assert len(compiled.graphs) == 1
+
+
+def test_gradients_where_torchs_function_is_a_frame_of_its_own():
+    """torch.autograd.grad is Python code: called by a frame that runs eagerly, it is captured alone."""
+    weight = torch.full((1,), 0.5, requires_grad=True)
+
+    def inside(x):
+        return x + torch.autograd.grad((x * weight).sin().sum(), [weight])[0]
+
+    def in_a_generator(x):
+        def steps():
+            h = x.sin().detach().requires_grad_()
+            yield torch.autograd.grad(h.sin().sum(), h, allow_unused=True)[0]
+
+        for gradient in steps():
+            return gradient
+
+    x = torch.ones(3)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="does not require grad"):
+        framejit.to_static(inside)(x)
+    for _ in range(2):
+        assert torch.equal(framejit.to_static(lambda x: in_a_generator(x))(x), in_a_generator(x))
+        framejit.reset()
