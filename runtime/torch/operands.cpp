@@ -151,6 +151,28 @@ c10::Scalar scalar_of(const Operand& operand) {
 
 }  // namespace
 
+graph::DType type_of_numbers(const graph::Graph& graph, const graph::Node& node) {
+  using graph::DType;
+  DType type = DType::kUndefined;
+  if (!graph::op_info(node.op).has(graph::kOpPointwise)) return type;
+  for (size_t i = 0; i < node.operand_count; ++i) {
+    if (node.arg(i).is(Operand::Kind::kValues)) return DType::kUndefined;
+    if (!node.arg(i).is_value()) continue;
+    const graph::TensorMeta& meta = graph.meta(node.arg(i).as_value());
+    const bool floats = meta.dtype == DType::kF32 || meta.dtype == DType::kF64;
+    const bool fits = meta.device.is_cpu() && floats && !meta.wrapped_number;
+    if (!fits || (type != DType::kUndefined && type != meta.dtype)) return DType::kUndefined;
+    type = meta.dtype;
+  }
+  return type;
+}
+
+c10::IValue number_in(const Operand& number, graph::DType type) {
+  at::Tensor tensor = number_tensor(scalar_of(number)).toTensor().to(from_dtype(type));
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
 c10::IValue from_operand(const Operand& operand, ArgKind kind, const ConstantPool& constants) {
   switch (operand.kind()) {
     case Operand::Kind::kNone:

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/operand.h"
 #include "runtime/torch/op_entry.h"
 
@@ -46,5 +47,10 @@ bool number_of(const at::Tensor& tensor, Scratch& scratch, graph::Operand* out);
 
 // Anything but graph values. In the place of a tensor, a number becomes a 0-D tensor again.
 c10::IValue from_operand(const graph::Operand& operand, ArgKind kind, const ConstantPool& constants);
+// The type to which an elementwise node converts the numbers among its operands at each call, where that is the
+// floating type of all its tensors, on the CPU; else kUndefined.
+graph::DType type_of_numbers(const graph::Graph& graph, const graph::Node& node);
+// A number in the place of a tensor, converted already.
+c10::IValue number_in(const graph::Operand& number, graph::DType type);
 
 }  // namespace framejit::torchlib

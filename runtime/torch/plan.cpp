@@ -177,10 +177,16 @@ void Plan::run_fused(const Step& step, at::Tensor* registers) {
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 
+static bool is_real_number(const Operand& operand) {
+  return operand.is(Operand::Kind::kInt) || operand.is(Operand::Kind::kFloat) || operand.is(Operand::Kind::kBool);
+}
+
 Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const {
   Step step;
   step.op = op_entry_by_id(node.op);
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
+  // Not above autograd, where the graph of gradients shows it.
+  const graph::DType numbers = is_below_autograd() ? type_of_numbers(graph, node) : graph::DType::kUndefined;
   const bool bumps_versions = is_below_autograd() && (step.op->custom || step.op->write_count != WriteCount::kNobody);
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
@@ -194,6 +200,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
       list.optional = step.op->args[i] == ArgKind::kOptionalTensorList;
       for (ValueId id : operand.as_values()) list.regs.push_back(id.valid() ? int64_t{canonical_[id.index()]} : -1);
       step.arguments.emplace_back();
+    } else if (numbers != graph::DType::kUndefined && step.op->args[i] == ArgKind::kTensor && is_real_number(operand)) {
+      step.arguments.push_back(number_in(operand, numbers));
     } else {
       step.arguments.push_back(from_operand(operand, step.op->args[i], constants));
     }
