@@ -179,4 +179,17 @@ Graph Graph::clone() const {
   return copy;
 }
 
+std::vector<bool> read_values(const Graph& graph) {
+  std::vector<bool> read(graph.value_count());
+  auto note = [&](ValueId id) { read[id.index()] = true; };
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const Node& node = graph.node(NodeId(n));
+    if (node.erased) continue;
+    for (const Operand& operand : node.args()) for_each_value(operand, note);
+  }
+  for (ValueId id : graph.outputs())
+    if (id.valid()) note(id);
+  return read;
+}
+
 }  // namespace framejit::graph

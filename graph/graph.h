@@ -151,4 +151,7 @@ void for_each_value(const Operand& operand, F&& f) {
   }
 }
 
+// By value: whether a node reads it, or it is an output.
+std::vector<bool> read_values(const Graph& graph);
+
 }  // namespace framejit::graph

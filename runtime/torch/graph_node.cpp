@@ -29,7 +29,7 @@ Ptr pointer_to(Self* self) {
 
 class GraphNode final : public Node {
  public:
-  explicit GraphNode(std::shared_ptr<TrainingProgram> program) : program_(std::move(program)) {}
+  GraphNode(std::shared_ptr<TrainingProgram> program, size_t cluster);
 
   std::string name() const override { return "CapturedGraphBackward"; }
 
@@ -45,16 +45,20 @@ class GraphNode final : public Node {
   variable_list apply(variable_list&& gradients) override;
 
  private:
+  enum class Where : uint8_t { kNowhere, kVariable, kPlain };
   struct Slot {
-    bool variable;
-    uint32_t index;
+    Where where = Where::kNowhere;
+    uint32_t index = 0;
   };
   struct UnsavedInput {
     c10::weak_intrusive_ptr<c10::TensorImpl> impl;
     uint32_t version;
   };
+  void save_value(size_t i, const at::Tensor& tensor, bool hooks);
   void release();
+  variable_list of_all_roots(variable_list&& gradients) const;
   void find_groups(const variable_list& gradients);
+  bool keeps(const BackwardPlan& backward) const;
   template <class F>
   bool any_group(const std::vector<bool>& groups, F&& f) const;
   at::Tensor unpack(uint32_t slot);
@@ -63,7 +67,9 @@ class GraphNode final : public Node {
   void require_unchanged() const;
 
   std::shared_ptr<TrainingProgram> program_;
-  std::vector<Slot> slots_;  // beside TrainingProgram::saved()
+  const size_t cluster_number_;
+  const RootCluster& cluster_;  // of program_
+  std::vector<Slot> slots_;     // beside TrainingProgram::saved()
   std::vector<SavedVariable> variables_;
   std::vector<at::Tensor> plain_;
   struct Watched {
@@ -75,7 +81,8 @@ class GraphNode final : public Node {
   // Inputs that the backward does not need. Gradients of gradients do; they are not kept alive for that.
   std::vector<std::pair<uint32_t, UnsavedInput>> unsaved_inputs_;
   std::mutex state_mutex_;
-  // Of each group of roots: whether the last backward had a gradient for it, and whether its history is freed.
+  // Of each group of roots: whether the last backward had a gradient for it, and whether its history is freed, or
+  // another node's.
   std::vector<bool> differentiated_, freed_;
 };
 
@@ -86,10 +93,35 @@ bool GraphNode::any_group(const std::vector<bool>& groups, F&& f) const {
   return false;
 }
 
+GraphNode::GraphNode(std::shared_ptr<TrainingProgram> program, size_t cluster)
+    : program_(std::move(program)), cluster_number_(cluster), cluster_(program_->groups().clusters[cluster]) {
+  const RootGroups& groups = program_->groups();
+  freed_.assign(groups.count, true);
+  for (uint32_t root : cluster_.roots) freed_[groups.group_of[root]] = false;
+  differentiated_.resize(groups.count);
+}
+
+variable_list GraphNode::of_all_roots(variable_list&& gradients) const {
+  const size_t roots = program_->recording().roots.size();
+  if (gradients.size() == roots) return std::move(gradients);
+  variable_list all(roots);
+  for (size_t i = 0; i < gradients.size(); ++i) all[cluster_.roots[i]] = std::move(gradients[i]);
+  return all;
+}
+
 void GraphNode::find_groups(const variable_list& gradients) {
-  differentiated_.assign(program_->group_count(), false);
+  const RootGroups& groups = program_->groups();
+  differentiated_.assign(groups.count, false);
   for (size_t root = 0; root < gradients.size(); ++root)
-    if (gradients[root].defined()) differentiated_[program_->group_of(root)] = true;
+    if (gradients[root].defined()) differentiated_[groups.group_of[root]] = true;
+}
+
+// Gradients in another layout may need more than was foreseen for their groups.
+bool GraphNode::keeps(const BackwardPlan& backward) const {
+  if (!backward.complete) return false;
+  for (size_t i = 0; i < backward.saved.size(); ++i)
+    if (backward.reads[i] && slots_[backward.saved[i]].where == Where::kNowhere) return false;
+  return true;
 }
 
 // What none of the other groups needs. Inputs stay as long as any waits: its second derivative begins with all of them.
@@ -107,10 +139,8 @@ void GraphNode::release() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (any_waits && program_->recording().joint->value(program_->saved()[i]).is_input()) continue;
     if (any_group(waiting, [&](const TrainingProgram::Needs& needs) { return needs.saved[i]; })) continue;
-    if (slots_[i].variable)
-      variables_[slots_[i].index].reset_data();
-    else
-      plain_[slots_[i].index].reset();
+    if (slots_[i].where == Where::kVariable) variables_[slots_[i].index].reset_data();
+    if (slots_[i].where == Where::kPlain) plain_[slots_[i].index].reset();
   }
   if (any_waits) return;
   watched_.clear();
@@ -120,34 +150,27 @@ void GraphNode::release() {
 void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
   const Recording& recording = program_->recording();
   const graph::Graph& graph = *recording.joint;
+  const SecondForward& again = program_->second_forward(cluster_number_);
   bool hooks = at::SavedTensorDefaultHooks::is_enabled() &&
                torch::autograd::Engine::get_default_engine().get_default_saved_variable_hooks() != nullptr;
   std::vector<bool> input_saved(recording.inputs.size());
   const std::vector<ValueId>& saved = program_->saved();
+  std::vector<bool> mine = freed_;
+  mine.flip();
+  const bool is_whole = program_->groups().clusters.size() == 1;
+  slots_.resize(saved.size());
   for (size_t i = 0; i < saved.size(); ++i) {
-    const ValueId value = saved[i];
-    const at::Tensor& tensor = registers[forward.register_of(value)];
-    if (program_->saves_copy(i)) {
-      BelowAutograd below;
-      slots_.push_back({false, static_cast<uint32_t>(plain_.size())});
-      plain_.push_back(tensor.clone());
+    const graph::Value& value = graph.value(saved[i]);
+    const bool begins_again = value.is_input() && !program_->saves_copy(i) && again.reads(value.index);
+    if (!is_whole && !begins_again &&
+        !any_group(mine, [&](const TrainingProgram::Needs& needs) { return needs.saved[i]; }))
       continue;
-    }
-    bool is_root = std::find(recording.roots.begin(), recording.roots.end(), value) != recording.roots.end();
-    bool is_input = graph.value(value).is_input();
-    if (is_input) input_saved[graph.value(value).index] = true;
-    if (is_input || is_root || hooks) {
-      slots_.push_back({true, static_cast<uint32_t>(variables_.size())});
-      variables_.emplace_back(tensor, is_root);
-    } else {
-      slots_.push_back({false, static_cast<uint32_t>(plain_.size())});
-      plain_.push_back(tensor);
-    }
+    if (begins_again) input_saved[value.index] = true;
+    save_value(i, registers[forward.register_of(saved[i])], hooks);
   }
   watched_.reserve(program_->watched().size());
-  freed_.resize(program_->group_count());
-  differentiated_.resize(program_->group_count());
   for (size_t i = 0; i < program_->watched().size(); ++i) {
+    if (!is_whole && !any_group(mine, [&](const TrainingProgram::Needs& needs) { return needs.watched[i]; })) continue;
     const ValueId value = program_->watched()[i];
     const bool is_input = graph.value(value).is_input();
     const at::Tensor& tensor = is_input ? inputs[graph.value(value).index] : registers[forward.register_of(value)];
@@ -156,20 +179,38 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
     watched_.push_back({i, version, version.current_version()});
   }
   for (uint32_t i = 0; i < input_saved.size(); ++i) {
-    if (input_saved[i]) continue;
+    if (input_saved[i] || !again.reads(i)) continue;
     const at::Tensor& input = inputs[i];
     unsaved_inputs_.emplace_back(i, UnsavedInput{c10::weak_intrusive_ptr<c10::TensorImpl>(input.getIntrusivePtr()),
                                                  input.is_inference() ? 0 : static_cast<uint32_t>(input._version())});
   }
 }
 
-at::Tensor GraphNode::unpack(uint32_t slot) {
-  if (!slots_[slot].variable) {
-    const at::Tensor& tensor = plain_[slots_[slot].index];
-    TORCH_CHECK(tensor.defined(), torch::autograd::ERR_BACKWARD_TWICE);
-    return tensor;
+void GraphNode::save_value(size_t i, const at::Tensor& tensor, bool hooks) {
+  const std::vector<ValueId>& roots = program_->recording().roots;
+  auto plain = [&](const at::Tensor& kept) {
+    slots_[i] = {Where::kPlain, static_cast<uint32_t>(plain_.size())};
+    plain_.push_back(kept);
+  };
+  if (program_->saves_copy(i)) {
+    BelowAutograd below;
+    return plain(tensor.clone());
   }
-  return variables_[slots_[slot].index].unpack(pointer_to(this));
+  const ValueId value = program_->saved()[i];
+  const auto root = static_cast<uint32_t>(std::find(roots.begin(), roots.end(), value) - roots.begin());
+  const bool is_root = root < roots.size();
+  if (!program_->recording().joint->value(value).is_input() && !is_root && !hooks) return plain(tensor);
+  slots_[i] = {Where::kVariable, static_cast<uint32_t>(variables_.size())};
+  const bool is_own = is_root && std::binary_search(cluster_.roots.begin(), cluster_.roots.end(), root);
+  // Another node's result without its history, which must not live as long as this.
+  variables_.emplace_back(is_root && !is_own ? tensor.detach() : tensor, is_own);
+}
+
+at::Tensor GraphNode::unpack(uint32_t slot) {
+  const auto [where, index] = slots_[slot];
+  if (where == Where::kVariable) return variables_[index].unpack(pointer_to(this));
+  TORCH_CHECK(where == Where::kPlain && plain_[index].defined(), torch::autograd::ERR_BACKWARD_TWICE);
+  return plain_[index];
 }
 
 // As autograd's own saved variables, which share the version of what they are views of.
@@ -189,10 +230,11 @@ void GraphNode::require_unchanged() const {
 std::vector<at::Tensor> GraphNode::unpack_inputs() {
   const Recording& recording = program_->recording();
   const graph::Graph& graph = *recording.joint;
+  const SecondForward& again = program_->second_forward(cluster_number_);
   std::vector<at::Tensor> inputs(recording.inputs.size());
   for (uint32_t i = 0; i < program_->saved().size(); ++i) {
     const graph::Value& value = graph.value(program_->saved()[i]);
-    if (value.is_input() && !program_->saves_copy(i)) inputs[value.index] = unpack(i);
+    if (value.is_input() && !program_->saves_copy(i) && again.reads(value.index)) inputs[value.index] = unpack(i);
   }
   for (auto& [index, unsaved] : unsaved_inputs_) {
     inputs[index] = at::Tensor(unsaved.impl.lock());
@@ -215,18 +257,19 @@ bool GraphNode::is_plain(const variable_list& gradients) const {
   return true;
 }
 
-variable_list GraphNode::apply(variable_list&& gradients) {
+variable_list GraphNode::apply(variable_list&& of_cluster) {
   std::lock_guard<std::mutex> lock(state_mutex_);
+  variable_list gradients = of_all_roots(std::move(of_cluster));
   find_groups(gradients);
   if (std::find(differentiated_.begin(), differentiated_.end(), true) == differentiated_.end())
-    return variable_list(program_->recording().differentiable_inputs.size());  // and nothing is used up
+    return variable_list(cluster_.inputs.size());  // and nothing is used up
   for (size_t group = 0; group < freed_.size(); ++group)
     TORCH_CHECK(!differentiated_[group] || !freed_[group], torch::autograd::ERR_BACKWARD_TWICE);
   if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
-    return program_->recompute(unpack_inputs(), gradients);
+    return program_->differentiate_again(cluster_number_, unpack_inputs(), gradients);
   require_unchanged();
   const BackwardPlan& backward = program_->plan_for(gradients);
-  if (!backward.complete) return program_->recompute(unpack_inputs(), gradients);
+  if (!keeps(backward)) return program_->differentiate_again(cluster_number_, unpack_inputs(), gradients);
   const graph::Graph& graph = backward.graph.graph;
   std::vector<at::Tensor> registers(backward.plan.register_count());
   size_t input = 0;
@@ -240,8 +283,10 @@ variable_list GraphNode::apply(variable_list&& gradients) {
     backward.plan.run(registers.data());
   }
   variable_list results;
-  for (ValueId value : backward.graph.gradients)
+  for (uint32_t input : cluster_.inputs) {
+    const ValueId value = backward.graph.gradients[input];
     results.push_back(value.valid() ? registers[backward.plan.register_of(value)] : at::Tensor());
+  }
   return results;
 }
 
@@ -250,12 +295,16 @@ variable_list GraphNode::apply(variable_list&& gradients) {
 void attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward, const at::Tensor* inputs,
                     at::Tensor* registers) {
   const Recording& recording = program->recording();
-  auto node = make_node<GraphNode>(program);
-  for (uint32_t i : recording.differentiable_inputs)
-    node->add_next_edge(torch::autograd::impl::gradient_edge(inputs[i]));
-  for (ValueId root : recording.roots)
-    torch::autograd::set_history(registers[forward.register_of(root)], NodePtr(node));
-  node->save(forward, inputs, registers);
+  const std::vector<RootCluster>& clusters = program->groups().clusters;
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    const RootCluster& cluster = clusters[i];
+    auto node = make_node<GraphNode>(program, i);
+    for (uint32_t input : cluster.inputs)
+      node->add_next_edge(torch::autograd::impl::gradient_edge(inputs[recording.differentiable_inputs[input]]));
+    for (uint32_t root : cluster.roots)
+      torch::autograd::set_history(registers[forward.register_of(recording.roots[root])], NodePtr(node));
+    node->save(forward, inputs, registers);
+  }
 }
 
 }  // namespace framejit::torchlib

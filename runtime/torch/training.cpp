@@ -50,22 +50,20 @@ bool fits(const BackwardPlan& plan, const std::vector<at::Tensor>& gradients) {
 
 void set_reads(BackwardPlan& plan) {
   const graph::Graph& graph = plan.graph.graph;
-  std::vector<bool> used(graph.value_count());
-  auto use = [&](ValueId value) { used[value.index()] = true; };
-  for (size_t n = 0; n < graph.node_count(); ++n) {
-    const graph::Node& node = graph.node(graph::NodeId(n));
-    for (size_t i = 0; i < node.operand_count; ++i) graph::for_each_value(node.arg(i), use);
-  }
+  std::vector<bool> read = graph::read_values(graph);
   for (ValueId value : plan.graph.gradients)
-    if (value.valid()) use(value);
+    if (value.valid()) read[value.index()] = true;
   plan.reads.clear();
-  for (size_t i = 0; i < plan.saved.size(); ++i) plan.reads.push_back(used[graph.inputs()[i].index()]);
+  for (size_t i = 0; i < plan.saved.size(); ++i) plan.reads.push_back(read[graph.inputs()[i].index()]);
 }
 
 }  // namespace
 
 TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
-    : recording_(std::move(recording)), why_not_recompute_(why_not_recompute()) {
+    : recording_(std::move(recording)), groups_(root_groups(*recording_)) {
+  const std::vector<RootCluster>& clusters = groups_.clusters;
+  for (const RootCluster& cluster : clusters)
+    second_forwards_.push_back(std::make_unique<SecondForward>(*recording_, cluster, clusters.size() == 1));
   // Autocast is usually over when the backward runs.
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   plans_.push_back(std::make_unique<BackwardPlan>());
@@ -73,7 +71,6 @@ TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
   plans_[0]->graph = record_backward(*recording_, plans_[0]->tangents);
   saved_ = plans_[0]->graph.saved;
   for (size_t i = 0; i < saved_.size(); ++i) plans_[0]->saved.push_back(static_cast<uint32_t>(i));
-  groups_ = root_groups(*recording_);
   set_reads(*plans_[0]);
   add_group_plans();
   choose_watched();
@@ -102,21 +99,20 @@ void TrainingProgram::choose_watched() {
 
 // Behind the first plan, one for each group alone.
 void TrainingProgram::add_group_plans() {
-  group_count_ = groups_.empty() ? 0 : *std::max_element(groups_.begin(), groups_.end()) + 1;
-  if (group_count_ == 1) return;
+  if (groups_.count == 1) return;
   c10::AutoGradMode grad_mode(true);
-  for (size_t group = 0; group < group_count_; ++group) {
+  for (size_t group = 0; group < groups_.count; ++group) {
     std::vector<TangentMeta> tangents = plans_[0]->tangents;
     for (size_t root = 0; root < tangents.size(); ++root)
-      if (groups_[root] != group) tangents[root] = {};
+      if (groups_.group_of[root] != group) tangents[root] = {};
     add_plan(std::move(tangents));
   }
 }
 
 void TrainingProgram::choose_needs() {
-  const bool is_one = group_count_ == 1;
-  needs_.assign(group_count_, {std::vector<bool>(saved_.size(), is_one), std::vector<bool>(watched_.size(), is_one)});
-  for (size_t group = 0; group < group_count_ && !is_one; ++group) {
+  const bool is_one = groups_.count == 1;
+  needs_.assign(groups_.count, {std::vector<bool>(saved_.size(), is_one), std::vector<bool>(watched_.size(), is_one)});
+  for (size_t group = 0; group < groups_.count && !is_one; ++group) {
     const BackwardPlan& plan = *plans_[1 + group];
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       const uint32_t at = plan.saved[i];
@@ -250,55 +246,14 @@ const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gra
   return *found;
 }
 
-std::string TrainingProgram::why_not_recompute() const {
-  const graph::Graph& graph = *recording_->joint;
-  const graph::AliasClasses aliases(graph);
-  std::vector<ValueId> written;
-  if (graph.has_states()) return "inference mode or the default dtype changes inside of it";
-  if (recording_->recorder.program_mixes_grad_modes()) return "grad mode changes inside of it";
-  for (size_t n = 0; n < graph.node_count(); ++n) {
-    const graph::Node& node = graph.node(graph::NodeId(n));
-    const graph::OpInfo& info = graph::op_info(node.op);
-    if (info.has(graph::kOpRandom)) return info.name + " draws random numbers";
-    if (info.has(graph::kOpSideEffect)) return info.name + " may have effects";
-    graph::written_values(graph, node, written);
-    for (ValueId id : written)
-      if (aliases.is_input(id)) return info.name + " changes a tensor from outside";
-  }
-  return {};
-}
-
-variable_list TrainingProgram::recompute(const std::vector<at::Tensor>& inputs, const variable_list& gradients) {
-  TORCH_CHECK(why_not_recompute_.empty(),
-              "framejit: a captured graph cannot be differentiated twice, or when what a backward "
-              "reads has changed, if ",
-              why_not_recompute_, "; run it under framejit.enable_to_static_guard(False)");
-  const graph::Graph& graph = *recording_->joint;
+variable_list TrainingProgram::differentiate_again(size_t cluster, const std::vector<at::Tensor>& inputs,
+                                                   const variable_list& gradients) {
+  SecondForward& forward = *second_forwards_[cluster];
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!recompute_plan_) {
-      std::vector<ValueId> keep = recording_->functions.values();
-      keep.insert(keep.end(), recording_->roots.begin(), recording_->roots.end());
-      recompute_plan_ = std::make_unique<Plan>(graph, keep, recording_->recorder.constants(), std::vector<bool>(),
-                                               PlanKind::kWithAutograd);
-    }
+    forward.prepare();
   }
-  bool create_graph = c10::GradMode::is_enabled();
-  c10::AutoGradMode grad_mode(true);
-  std::vector<at::Tensor> registers(recompute_plan_->register_count());
-  {
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    for (size_t i = 0; i < inputs.size(); ++i) registers[graph.inputs()[i].index()] = inputs[i];
-    recording_->functions.run(*recompute_plan_, registers.data());
-  }
-  variable_list outputs, grad_outputs, wanted;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].defined()) continue;
-    outputs.push_back(registers[recompute_plan_->register_of(recording_->roots[i])]);
-    grad_outputs.push_back(gradients[i]);
-  }
-  for (uint32_t i : recording_->differentiable_inputs) wanted.push_back(inputs[i]);
-  return torch::autograd::grad(outputs, wanted, grad_outputs, create_graph, create_graph, /*allow_unused=*/true);
+  return forward.differentiate(inputs, gradients);
 }
 
 }  // namespace framejit::torchlib

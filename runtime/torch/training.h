@@ -1,4 +1,4 @@
-// A captured graph as one node of autograd's graph.
+// A captured graph as a node of autograd's graph, or several that have no input in common.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
@@ -13,6 +13,7 @@
 #include "runtime/torch/plan.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/root_groups.h"
+#include "runtime/torch/second_forward.h"
 
 namespace framejit::torchlib {
 
@@ -41,8 +42,7 @@ class TrainingProgram {
   // in place: whoever writes there changes what is saved.
   const std::vector<graph::ValueId>& watched() const { return watched_; }
   // See root_groups.h.
-  uint32_t group_of(size_t root) const { return groups_[root]; }
-  size_t group_count() const { return group_count_; }
+  const RootGroups& groups() const { return groups_; }
   // Whether the backward of a group reads saved()[i], or watched()[i] is for one that it reads.
   struct Needs {
     std::vector<bool> saved, watched;
@@ -57,10 +57,11 @@ class TrainingProgram {
   // Records it if there is none yet. Thread-safe.
   const BackwardPlan& plan_for(const std::vector<at::Tensor>& gradients);
 
-  // Runs the forward again with autograd, on the same inputs, and differentiates through that: for gradients of
-  // gradients.
-  torch::autograd::variable_list recompute(const std::vector<at::Tensor>& inputs,
-                                           const torch::autograd::variable_list& gradients);
+  // What a second derivative of a cluster begins with.
+  const SecondForward& second_forward(size_t cluster) const { return *second_forwards_[cluster]; }
+  // See SecondForward::differentiate(). Thread-safe.
+  torch::autograd::variable_list differentiate_again(size_t cluster, const std::vector<at::Tensor>& inputs,
+                                                     const torch::autograd::variable_list& gradients);
 
  private:
   BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
@@ -68,26 +69,23 @@ class TrainingProgram {
   void add_group_plans();
   void choose_needs();
   bool compute_again(BackwardPlan& plan) const;
-  std::string why_not_recompute() const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<graph::ValueId> watched_;
   std::vector<size_t> watched_for_;  // beside saved_: where it is in watched_, or beyond its end
-  std::vector<uint32_t> groups_;     // beside the roots
-  size_t group_count_ = 0;
+  RootGroups groups_;
   std::vector<Needs> needs_;                       // of each group
   std::vector<bool> copied_;                       // beside saved_, may be empty
   std::optional<graph::Rematerialization> again_;  // of the forward, where some of it is computed again
   bool kernels_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<BackwardPlan>> plans_;
-  std::unique_ptr<Plan> recompute_plan_;
-  std::string why_not_recompute_;
+  std::vector<std::unique_ptr<SecondForward>> second_forwards_;  // beside the clusters
 };
 
-// Makes the node of one call and gives the roots their history. `inputs`: all inputs of the graph. `registers`: after
-// the forward ran.
+// Makes the nodes of one call, one for each cluster of roots, and gives the roots their history. `inputs`: all inputs
+// of the graph. `registers`: after the forward ran.
 void attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward, const at::Tensor* inputs,
                     at::Tensor* registers);
 
