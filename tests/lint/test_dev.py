@@ -3,6 +3,7 @@ import json
 import pytest
 
 import cells
+import linting
 import steps
 import system
 import testing
@@ -56,3 +57,16 @@ def test_failed_command_shows_the_end_of_its_log(monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "LOGS", str(tmp_path))
     with pytest.raises(steps.Failure, match="last words"):
         steps.run(["sh", "-c", "echo last words; exit 3"], "try")
+
+
+def test_clang_tidy_reads_sources_without_precompiled_headers(monkeypatch, tmp_path):
+    monkeypatch.setattr(steps, "ROOT", str(tmp_path))
+    build = tmp_path / "build" / "cell"
+    build.mkdir(parents=True)
+    command = "c++ -Wall -Winvalid-pch -include %s/room/cmake_pch.hxx -o a.o -c a.cpp" % build
+    entry = {"directory": str(build), "file": str(tmp_path / "a.cpp"), "command": command}
+    (build / "compile_commands.json").write_text(json.dumps([entry]))
+    commands = linting.compile_commands([str(build)])
+    assert list(commands) == ["a.cpp"]
+    with open(commands["a.cpp"] + "/compile_commands.json") as f:
+        assert [entry["command"] for entry in json.load(f)] == ["c++ -Wall -o a.o -c a.cpp"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,8 @@ LINT_VENV = steps.path(".venv", "lint")
 TREE_LINTS = (layering, version_macros, limits)
 CHANGED_SINCE = "FRAMEJIT_CHANGED_SINCE"  # a git revision; clang-tidy looks at the files changed after it
 TIDY_AT_MOST = "FRAMEJIT_TIDY_AT_MOST"  # how many of them, those changed last; about eight seconds each
+
+PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S+/cmake_pch\.hxx")
 
 # clang does not find its own atomics in CPython 3.13's pyatomic.h, since it says that it is GCC 4.2.
 CLANG_ATOMICS = "--extra-arg=-D_Py_USE_GCC_BUILTIN_ATOMICS=1"
@@ -100,12 +103,20 @@ def last_commit_of_an_older_day():
 
 
 def compile_commands(folders):
-    """{source file: build folder} of all that the folders compile."""
+    """{source file: folder with its compile_commands.json} of all that the build folders compile. Precompiled headers are
+    left out: clang does not read GCC's, and what they include would not be missed."""
     sources = {}
     for folder in folders:
         with open(os.path.join(folder, "compile_commands.json")) as f:
-            for entry in json.load(f):
-                sources.setdefault(os.path.relpath(entry["file"], steps.ROOT), folder)
+            entries = json.load(f)
+        for entry in entries:
+            entry["command"] = PRECOMPILED.sub("", entry["command"])
+        commands = steps.path("build", "tidy", os.path.basename(folder))
+        os.makedirs(commands, exist_ok=True)
+        with open(os.path.join(commands, "compile_commands.json"), "w") as f:
+            json.dump(entries, f, indent=1)
+        for entry in entries:
+            sources.setdefault(os.path.relpath(entry["file"], steps.ROOT), commands)
     return sources
 
 
