@@ -1,7 +1,6 @@
-// Attribute reads and writes, by the interpreter's own rules (PyObject_GenericGetAttr, type_getattro,
-// slot_tp_getattr_hook), with a guard for all that was looked at.
-#include <Python.h>
-#include <structmember.h>
+// Attribute reads, by the interpreter's own rules (PyObject_GenericGetAttr, type_getattro, slot_tp_getattr_hook), with
+// a guard for all that was looked at.
+#include "tracer/attributes.h"
 
 #include "tracer/library.h"
 #include "tracer/proxies.h"
@@ -16,19 +15,6 @@ using graph::SourceKind;
 namespace {
 
 bool is_heap_type(PyTypeObject* type) { return type->tp_flags & Py_TPFLAGS_HEAPTYPE; }
-bool is_data_descriptor(PyObject* descriptor) { return Py_TYPE(descriptor)->tp_descr_set != nullptr; }
-
-// The instance dictionary, or null if the object has none (yet).
-PyObject* instance_dict(PyObject* obj) {
-  if (PyType_Check(obj)) return nullptr;
-  PyObject** slot = _PyObject_GetDictPtr(obj);
-  return slot ? *slot : nullptr;
-}
-
-[[noreturn]] void no_attribute(Simulator& sim, PyObject* obj, PyObject* name) {
-  PyErr_Format(PyExc_AttributeError, "'%.50s' object has no attribute '%U'", Py_TYPE(obj)->tp_name, name);
-  sim.raise();
-}
 
 // A field of a named tuple.
 bool is_tuple_getter(PyObject* descriptor) {
@@ -56,6 +42,17 @@ bool is_forbidden_tensor_attribute(PyObject* name) {
 }
 
 }  // namespace
+
+PyObject* instance_dict(PyObject* obj) {
+  if (PyType_Check(obj)) return nullptr;
+  PyObject** slot = _PyObject_GetDictPtr(obj);
+  return slot ? *slot : nullptr;
+}
+
+void no_attribute(Simulator& sim, PyObject* obj, PyObject* name) {
+  PyErr_Format(PyExc_AttributeError, "'%.50s' object has no attribute '%U'", Py_TYPE(obj)->tp_name, name);
+  sim.raise();
+}
 
 PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
@@ -173,8 +170,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   return world_.wrap(descriptor, world_.sources().keyed(SourceKind::kTypeAttr, type_source, world_.pool().add(name)));
 }
 
-// torch.nn.Module.__getattr__: parameters, buffers, submodules. Empty: none of them has it.
-static std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name) {
+std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name) {
   World& world = sim.world();
   PyObject* dict = instance_dict(module);
   if (!dict) return std::nullopt;
@@ -440,172 +436,6 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
   }
   PyErr_Format(PyExc_AttributeError, "'super' object has no attribute '%U'", name);
   raise();
-}
-
-// A field of the instance that `__slots__` made, and no member that C code reads, or keeps from being written.
-static bool is_slot(PyObject* descriptor) {
-  if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return false;
-  const PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(descriptor)->d_type;
-  const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
-  return (owner->tp_flags & Py_TPFLAGS_HEAPTYPE) && member->type == T_OBJECT_EX && !(member->flags & READONLY);
-}
-
-// A field of the context of a torch.autograd.Function that keeps what it is given (save_for_backward, mark_dirty). The
-// one that takes truth values alone raises for others.
-static bool is_context_field(Simulator& sim, PyObject* descriptor, SymValue& value) {
-  if (Py_TYPE(descriptor) != &PyGetSetDescr_Type) return false;
-  auto* owner = reinterpret_cast<PyObject*>(reinterpret_cast<PyDescrObject*>(descriptor)->d_type);
-  if (owner != library().autograd_function_base) return false;
-  auto is = [&](const char* field) { return PyUnicode_CompareWithASCIIString(PyDescr_NAME(descriptor), field) == 0; };
-  return is("to_save") || is("dirty_tensors") || is("non_differentiable") || is("saved_for_forward") ||
-         (is("materialize_grads") && PyBool_Check(sim.realise(value)));
-}
-
-// What functools.wraps gives a function of the trace; recipes make it again.
-static bool names_made_function(Simulator& sim, PyObject* obj, PyObject* name, SymValue& value) {
-  if (!PyFunction_Check(obj) || !sim.made_functions().count(obj)) return false;
-  auto is = [&](const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; };
-  if (is("__type_params__")) return PyTuple_CheckExact(sim.realise(value)) && PyTuple_GET_SIZE(value.get()) == 0;
-  if (!is("__module__") && !is("__name__") && !is("__qualname__") && !is("__doc__") && !is("__annotations__"))
-    return false;
-  sim.realise(value);
-  return true;
-}
-
-void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymValue value) {
-  PyObject* obj = owner.get();
-  if (is_sealed_context(obj)) stop(StopReason::kUnsupportedAttribute, "the context of a call is changed after it");
-  PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
-  if (descriptor && Py_TYPE(descriptor) == &PyProperty_Type) {
-    Ref setter = check(PyObject_GetAttrString(descriptor, "fset"));
-    if (setter.get() == Py_None) raise(PyExc_AttributeError, "can't set attribute");
-    call(SymValue(setter), {owner, std::move(value)});
-    return;
-  }
-  if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
-    return set_traceback(obj, std::move(value));
-  if (names_made_function(*this, obj, name, value)) {
-    check_status(PyObject_GenericSetAttr(obj, name, value.get()));
-    return;
-  }
-  const bool context_field = descriptor && is_context_field(*this, descriptor, value);
-  if (context_field && world_.is_fresh(obj)) return check_status(PyObject_SetAttr(obj, name, realise(value)));
-  if (descriptor && is_data_descriptor(descriptor) && !is_slot(descriptor) && !context_field) {
-    PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
-    if (!set || !PyFunction_Check(set))
-      stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}'", PyUnicode_AsUTF8(name)));
-    call(SymValue::borrow(set), {SymValue::borrow(descriptor), owner, std::move(value)});
-    return;
-  }
-  realise(value);
-  SourceId source = world_.source_of(obj);
-  if (!source.valid()) {
-    check_status(PyObject_GenericSetAttr(obj, name, value.get()));
-    return;
-  }
-  const bool data = descriptor && is_data_descriptor(descriptor);
-  if (!data && !_PyObject_GetDictPtr(obj)) {
-    if (!descriptor) no_attribute(*this, obj, name);
-    raise(PyExc_AttributeError,
-          fmt::format("'{}' object attribute '{}' is read-only", Py_TYPE(obj)->tp_name, PyUnicode_AsUTF8(name)));
-  }
-  write_outside_attr(obj, data ? nullptr : instance_dict(obj), name, value);
-}
-
-void Simulator::write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value) {
-  if (dict) require_item_survives(dict, name);
-  if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
-    check_status(PyDict_SetItem(shadow, name, value.get()));
-  else
-    world_.write(obj, name, value.obj);
-}
-
-// torch.nn.Module.__setattr__ for a plain value: no parameter, submodule or buffer of that name, none stored.
-static bool is_plain_module_write(Simulator& sim, PyObject* module, PyObject* name, SymValue& value) {
-  PyObject* obj = value.get();
-  const Library& lib = library();
-  if (is_module(obj) || (sim.is_tensor(obj) && PyObject_IsInstance(obj, lib.parameter_type) == 1)) return false;
-  return !find_in_module(sim, module, name).has_value();
-}
-
-// The gradient of a tensor from outside, which is written when the capture ends. The library looks whether it may be.
-static void store_grad(Simulator& sim, PyObject* fake, PyObject* name, SymValue value) {
-  PyObject* grad = sim.realise(value);
-  const bool fits = grad == Py_None || (sim.is_tensor(grad) && sim.services().host.is_fake(grad) &&
-                                        !sim.services().host.is_level_tensor(grad));
-  if (!fits || PyObject_SetAttr(fake, name, grad) < 0) {
-    PyErr_Clear();
-    sim.stop(StopReason::kUnsupportedAttribute, "write of an unusual 'grad' of a tensor");
-  }
-  sim.check_status(PyObject_SetAttr(fake, name, Py_None));
-  sim.world().write(fake, name, value.obj);
-}
-
-// A name that the type does not have lies in the tensor's dictionary: of one from outside it is written when the
-// capture ends, one made in the trace takes it along.
-static void store_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name, SymValue value) {
-  PyObject* fake = owner.get();
-  World& world = sim.world();
-  PyObject* hook = sim.lookup_type(Py_TYPE(fake), interned("__setattr__"));
-  if (world.find(fake) && hook && is_c_method(hook) && !PyUnicode_CompareWithASCIIString(name, "grad"))
-    return store_grad(sim, fake, name, std::move(value));
-  if (sim.lookup_type(Py_TYPE(fake), name) || !hook || !is_c_method(hook))
-    sim.stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a tensor", PyUnicode_AsUTF8(name)));
-  sim.realise(value);
-  if (world.find(fake))
-    sim.write_outside_attr(fake, instance_dict(world.find(fake)->real.get()), name, value);
-  else
-    sim.check_status(PyObject_GenericSetAttr(fake, name, value.get()));
-}
-
-void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue value) {
-  SymValue owner = owner_value;
-  PyObject* obj = realise(owner);
-  if (is_tensor(obj)) return store_tensor_attr(*this, owner, name, std::move(value));
-  if (PyType_Check(obj)) stop(StopReason::kGlobalMutation, "an attribute of a class is set");
-  if (PyModule_Check(obj) && Py_TYPE(obj)->tp_setattro == PyModule_Type.tp_setattro) {
-    if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))
-      stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a module", PyUnicode_AsUTF8(name)));
-    realise(value);
-    PyObject* dict = PyModule_GetDict(obj);
-    if (!dict) stop(StopReason::kUnsupportedAttribute, "a module that is not initialised");
-    store_global(dict, name, value.obj);
-    return;
-  }
-  PyTypeObject* type = Py_TYPE(obj);
-  if (type->tp_setattro == PyObject_GenericSetAttr) return generic_store_attr(owner, name, std::move(value));
-  PyObject* hook = lookup_type(type, interned("__setattr__"));
-  if (hook == library().object_setattr) return generic_store_attr(owner, name, std::move(value));
-  if (hook && hook == library().module_setattr && is_plain_module_write(*this, obj, name, value))
-    return generic_store_attr(owner, name, std::move(value));
-  if (!hook || !PyFunction_Check(hook))
-    stop(StopReason::kUnsupportedAttribute,
-         fmt::format("write of '{}' of '{}'", PyUnicode_AsUTF8(name), type->tp_name));
-  call(SymValue::borrow(hook), {owner, SymValue::borrow(name), std::move(value)});
-}
-
-void Simulator::delete_attr(const SymValue& owner_value, PyObject* name) {
-  SymValue owner = owner_value;
-  PyObject* obj = realise(owner);
-  if (is_tensor(obj) || PyType_Check(obj) || PyModule_Check(obj))
-    stop(StopReason::kUnsupportedAttribute, fmt::format("deletion of '{}'", PyUnicode_AsUTF8(name)));
-  PyObject* hook = lookup_type(Py_TYPE(obj), interned("__delattr__"));
-  if (hook && PyFunction_Check(hook)) {
-    call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
-    return;
-  }
-  if (!world_.source_of(obj).valid()) {
-    check_status(PyObject_GenericSetAttr(obj, name, nullptr));
-    return;
-  }
-  if (!generic_find_attr(obj, name)) no_attribute(*this, obj, name);
-  if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion through a descriptor");
-  PyObject* dict = instance_dict(obj);
-  if (dict) require_item_survives(dict, name);
-  if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
-    check_status(PyDict_DelItem(shadow, name));
-  else
-    world_.write(obj, name, {});
 }
 
 }  // namespace framejit
