@@ -119,18 +119,26 @@ class Fields : public c10::TensorImpl {
   }
 };
 
-bool same_image(const Memory* a, const Memory* b) {
-  using Pair __attribute__((vector_size(16))) = uint64_t;
-  static_assert(Fields::kWords % 2 == 1);
-  Pair differs = {a[Fields::kWords - 1] ^ b[Fields::kWords - 1], 0};
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FJ_WITH_WIDE_VECTORS __attribute__((target_clones("avx2", "default")))
+#else
+#define FJ_WITH_WIDE_VECTORS
+#endif
+
+// Four words at a time; the last four take one again.
+__attribute__((always_inline)) inline bool same_image(const Memory* a, const Memory* b) {
+  using Words __attribute__((vector_size(32))) = uint64_t;
+  constexpr size_t kAtOnce = 4;
+  Words differs = {};
 #pragma GCC unroll 8
-  for (size_t i = 0; i + 1 < Fields::kWords; i += 2) {
-    Pair x, y;
-    memcpy(&x, a + i, sizeof(x));
-    memcpy(&y, b + i, sizeof(y));
+  for (size_t i = 0; i < Fields::kWords; i += kAtOnce) {
+    const size_t at = std::min(i, Fields::kWords - kAtOnce);
+    Words x, y;
+    memcpy(&x, a + at, sizeof(x));
+    memcpy(&y, b + at, sizeof(y));
     differs |= x ^ y;
   }
-  return (differs[0] | differs[1]) == 0;
+  return (differs[0] | differs[1] | differs[2] | differs[3]) == 0;
 }
 
 // Where in `images` this one is, after it was put there if none of the last ones is equal.
@@ -142,7 +150,7 @@ uint32_t image_at(std::vector<uint64_t>& images, const Memory* image) {
   return static_cast<uint32_t>(images.size() - Fields::kWords);
 }
 
-bool row_matches(const runtime::TensorRow& row, const uint64_t* images) {
+__attribute__((always_inline)) inline bool row_matches(const runtime::TensorRow& row, const uint64_t* images) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(row.tensor)) != row.type) return false;
   const c10::TensorImpl* impl = THPVariable_Unpack(row.tensor).unsafeGetTensorImpl();
   const bool alike = row.image != runtime::TensorRow::kNoImage && Fields::autograd(*impl) == row.autograd &&
@@ -163,7 +171,7 @@ void take_images(runtime::TensorRows& rows) {
   }
 }
 
-size_t first_mismatch(const runtime::TensorRows& rows) {
+FJ_WITH_WIDE_VECTORS size_t first_mismatch(const runtime::TensorRows& rows) {
   constexpr size_t kAhead = 4;
   const size_t count = rows.rows.size();
   for (size_t i = 0; i < count; ++i) {
