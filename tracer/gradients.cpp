@@ -67,7 +67,6 @@ const char* why_not_call(Simulator& sim, const EngineCall& call) {
   if (sim.transforms().active()) return "a function transform is active";
   if (sim.inference_modes().active()) return "inference mode was entered";
   if (call.accumulates && call.makes_history) return "create_graph=True";
-  if (call.accumulates && !call.inputs.empty()) return "inputs are named";
   auto is_fake = [&](PyObject* obj) {
     return sim.is_tensor(obj) && sim.services().host.is_fake(obj) && !sim.services().host.is_level_tensor(obj);
   };

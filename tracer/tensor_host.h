@@ -112,8 +112,8 @@ class TensorHost {
   }
 
   // The engine is about to differentiate these inside of the trace. False with a reason if that cannot be part of the
-  // graph. `inputs`: those whose gradients are asked for. `leaves`: if not null, the inputs in which it accumulates
-  // gradients. `keeps_history`: what it goes over can be differentiated again.
+  // graph. `inputs`: those whose gradients are asked for; none: those of all leaves. `leaves`: if not null, the inputs
+  // in which it accumulates gradients. `keeps_history`: what it goes over can be differentiated again.
   virtual bool begin_backward(const std::vector<PyObject*>& /*roots*/, const std::vector<PyObject*>& /*inputs*/,
                               std::vector<Ref>* /*leaves*/, bool /*keeps_history*/, std::string* /*why_not*/) {
     return false;

@@ -78,8 +78,8 @@ class AtenExecutable final : public runtime::Executable {
   std::optional<UndoPlan> undo_;  // where nobody observes a failure, made by the first one
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
-  std::vector<uint32_t> freed_registers_;
-  bool plain_outputs_;  // each is an input, or in a register
+  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> freed_;  // registers, and inputs that their history reaches
+  bool plain_outputs_;                                             // each is an input, or in a register
   // Where what was inferred may be wrong (kernels of other devices than the CPU, answers of Meta kernels, layouts that
   // a pass chose) the first run is held against it, if a run that fails can be taken back: the code runs in the
   // interpreter then.
@@ -128,7 +128,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     keep.insert(keep.end(), training_->saved().begin(), training_->saved().end());
     keep.insert(keep.end(), training_->watched().begin(), training_->watched().end());
   }
-  keep.insert(keep.end(), recording->freed_roots.begin(), recording->freed_roots.end());
+  for (const FreedRoot& root : recording->freed_roots) keep.push_back(root.value);
   const std::vector<bool> skip = unused_views(graph, views_, keep);
   std::vector<std::shared_ptr<const FusedStep>> fused;
   if (kernels && !graph.has_states()) {  // a kernel runs under one state, its operators may have had several
@@ -144,7 +144,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   is_checked_ =
       on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !checks_first_run) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
-  for (ValueId root : recording->freed_roots) freed_registers_.push_back(plan_.register_of(root));
+  for (const FreedRoot& root : recording->freed_roots) freed_.push_back({plan_.register_of(root.value), root.inputs});
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
     plain_outputs_ &= !output.data && !output.custom_view;
@@ -239,7 +239,11 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
       for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
       attach_history(training_, plan_, tensors.data(), registers.data());
     }
-    for (uint32_t root : freed_registers_) set_freed_history(registers[root]);
+    for (const auto& [root, reached] : freed_) {
+      std::vector<at::Tensor> tensors;
+      for (uint32_t i : reached) tensors.push_back(unpack_tensor(inputs[i]));
+      set_freed_history(registers[root], tensors);
+    }
     make_outputs(registers, inputs, outputs);
     return true;
   };

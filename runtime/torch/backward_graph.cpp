@@ -7,11 +7,14 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <algorithm>
 #include <string_view>
+#include <unordered_map>
 
 #include "graph/split.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/gil.h"
+#include "runtime/torch/history.h"
 #include "runtime/torch/meta_call.h"
 #include "runtime/torch/recording.h"
 #include "tracer/frame_gate.h"
@@ -152,25 +155,53 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
   return {std::move(split.graph), std::move(split.captured), std::move(tangent_roots), std::move(split.outputs)};
 }
 
-void set_freed_roots_apart(Recording& recording) {
+namespace {
+
+// Whether a backward of this root goes over freed history on its way to these inputs.
+bool goes_over_freed(Recording& recording, size_t root, std::vector<uint32_t> inputs) {
   const std::vector<TangentMeta> usual = usual_tangents(recording);
-  auto is_freed = [&](size_t i) {
-    std::vector<TangentMeta> tangents(usual.size());
-    tangents[i] = usual[i];
-    try {
-      record_backward(recording, tangents);
-    } catch (const c10::Error& error) {
-      recording.unrecordable = {};
-      return std::string_view(error.what_without_backtrace()).find(torch::autograd::ERR_BACKWARD_TWICE) !=
-             std::string_view::npos;
-    }
-    return false;
-  };
+  std::vector<TangentMeta> tangents(usual.size());
+  tangents[root] = usual[root];
+  recording.differentiable_inputs.swap(inputs);
+  bool freed = false;
+  try {
+    record_backward(recording, tangents);
+  } catch (const c10::Error& error) {
+    recording.unrecordable = {};
+    freed = std::string_view(error.what_without_backtrace()).find(torch::autograd::ERR_BACKWARD_TWICE) !=
+            std::string_view::npos;
+  }
+  recording.differentiable_inputs.swap(inputs);
+  return freed;
+}
+
+std::vector<uint32_t> reached_inputs(const Recording& recording, const at::Tensor& root) {
+  std::unordered_map<const torch::autograd::Node*, uint32_t> ends;
+  for (uint32_t i : recording.differentiable_inputs)
+    ends.emplace(torch::autograd::impl::gradient_edge(recording.inputs[i].fake).function.get(), i);
+  std::vector<uint32_t> reached;
+  for_each_node({root}, [&](const torch::autograd::Node& node) {
+    if (auto end = ends.find(&node); end != ends.end()) reached.push_back(end->second);
+  });
+  std::sort(reached.begin(), reached.end());
+  return reached;
+}
+
+}  // namespace
+
+void set_freed_roots_apart(Recording& recording) {
   std::vector<ValueId> roots;
   std::vector<at::Tensor> fakes;
-  for (size_t i = 0; i < usual.size(); ++i) {
-    if (is_freed(i)) {
-      recording.freed_roots.push_back(recording.roots[i]);
+  for (size_t i = 0; i < recording.roots.size(); ++i) {
+    if (goes_over_freed(recording, i, recording.differentiable_inputs)) {
+      FreedRoot freed{recording.roots[i], reached_inputs(recording, recording.root_fakes[i])};
+      if (recording.partial_backward.valid())
+        for (uint32_t input : freed.inputs)
+          if (!goes_over_freed(recording, i, {input})) {
+            recording.unrecordable = recording.partial_backward;
+            TORCH_CHECK(false, "framejit: a backward with named inputs freed a part of a result's history");
+          }
+      recording.freed_roots.push_back(std::move(freed));
       continue;
     }
     roots.push_back(recording.roots[i]);

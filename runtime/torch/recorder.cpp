@@ -200,7 +200,7 @@ graph::NodeId Recorder::node_of_sequence(uint64_t sequence, size_t node_count) c
 }
 
 ValueId Recorder::add_node(const OpEntry& op) {
-  if (refused_.valid() && graph_->node_count() == refused_.index()) {
+  if (refuses_next()) {
     if (in_function_)
       stop_trace("UnsupportedTensor",
                  "a torch.autograd.Function where gradients are recorded: it gives a view, or its "

@@ -73,6 +73,7 @@ class Recorder {
 
   // The trace stops where this node would be recorded: its gradient cannot be.
   void set_refused(graph::NodeId node) { refused_ = node; }
+  bool refuses_next() const { return refused_.valid() && graph_->node_count() == refused_.index(); }
   // While gradients are recorded: of which operation of autograd the recorder threw, if it did (its sequence number).
   std::optional<uint64_t> failed_sequence() const { return failed_sequence_; }
   void note_failure();

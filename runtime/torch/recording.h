@@ -47,6 +47,13 @@ struct TangentMeta {
   }
 };
 
+// A result whose history the program has differentiated and freed inside of the capture: its backward raises what
+// eager's would. `inputs`: of the recording, that its history reaches.
+struct FreedRoot {
+  graph::ValueId value;
+  std::vector<uint32_t> inputs;
+};
+
 struct Recording {
   explicit Recording(graph::Graph* graph) : recorder(graph) {}
 
@@ -63,8 +70,9 @@ struct Recording {
   std::vector<uint32_t> differentiable_inputs;
   // The program has differentiated inside of the capture, and what that went over cannot be differentiated again.
   bool history_freed = false;
-  // Roots whose own backward is such: it raises what eager's would.
-  std::vector<graph::ValueId> freed_roots;
+  // The first node of the first such backward that went over a part alone: the program named what to accumulate in.
+  graph::NodeId partial_backward;
+  std::vector<FreedRoot> freed_roots;
   // The forward graph again: backwards are recorded at its end, and cut off into a BackwardGraph.
   std::optional<graph::Graph> joint;
   // After record_backward failed: the node of the forward whose gradient could not be recorded, if that is known.
@@ -80,7 +88,8 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
 
 // Records the gradients of the inputs for tangents like these. May be called again, from any thread but one at a time.
 BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents);
-// Takes the roots whose backward goes over freed history out of roots and root_fakes.
+// Takes the roots whose backward goes over freed history out of roots and root_fakes. Throws if that of one is freed in
+// part.
 void set_freed_roots_apart(Recording& recording);
 // Tangents that are laid out as the roots are.
 std::vector<TangentMeta> usual_tangents(const Recording& recording);

@@ -240,11 +240,17 @@ class TorchRuntime final : public runtime::TensorRuntime {
   bool begin_backward(const std::vector<PyObject*>& roots, const std::vector<PyObject*>& inputs,
                       std::vector<Ref>* leaves, bool keeps_history, std::string* why_not) override {
     Recording& recording = *sessions().recording;
-    const std::vector<at::Tensor> tensors = unpacked(roots);
-    if (const char* why = why_not_backward(recording, tensors, unpacked(inputs))) return *why_not = why, false;
+    const std::vector<at::Tensor> tensors = unpacked(roots), named = unpacked(inputs);
+    if (const char* why = why_not_backward(recording, tensors, named)) return *why_not = why, false;
     recording.history_freed |= !keeps_history;
+    if (leaves && !named.empty() && !keeps_history && !recording.partial_backward.valid()) {
+      if (recording.recorder.refuses_next()) return *why_not = "it frees a part of a result's history", false;
+      recording.partial_backward = graph::NodeId(recording.recorder.graph().node_count());
+    }
     if (!leaves) return true;
-    *leaves = wrapped([&] { return leaves_of(recording, tensors, why_not); });
+    *leaves = wrapped([&] {
+      return named.empty() ? leaves_of(recording, tensors, why_not) : named_leaves(recording, named, why_not);
+    });
     return why_not->empty() && !PyErr_Occurred();
   }
 
@@ -351,7 +357,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     std::vector<graph::ValueId> values;
     values.reserve(recording.outputs.size());
     for (const OutputSpec& output : recording.outputs) values.push_back(output.value);
-    values.insert(values.end(), recording.freed_roots.begin(), recording.freed_roots.end());
+    for (const FreedRoot& root : recording.freed_roots) values.push_back(root.value);
     if (training) {
       values.insert(values.end(), recording.roots.begin(), recording.roots.end());
       values.insert(values.end(), training->saved().begin(), training->saved().end());

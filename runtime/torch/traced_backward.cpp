@@ -53,6 +53,19 @@ const char* why_not_backward(const Recording& recording, const std::vector<at::T
   return !inputs.empty() && may_miss_a_part(roots, inputs) ? kGoesOutside : nullptr;
 }
 
+namespace {
+
+std::vector<at::Tensor> fakes_at(const Recording& recording, std::vector<size_t>& places) {
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  std::vector<at::Tensor> fakes;
+  fakes.reserve(places.size());
+  for (size_t i : places) fakes.push_back(recording.inputs[i].fake);
+  return fakes;
+}
+
+}  // namespace
+
 std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<at::Tensor>& roots,
                                   std::string* why_not) {
   std::unordered_map<const Node*, size_t> inputs;
@@ -71,13 +84,27 @@ std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<
       *why_not = "it reaches a leaf that the captured function made";
     }
   });
-  std::sort(found.begin(), found.end());
-  std::vector<at::Tensor> leaves;
-  leaves.reserve(found.size());
-  for (size_t i : found) leaves.push_back(recording.inputs[i].fake);
-  return leaves;
+  return fakes_at(recording, found);
 }
 
-void set_freed_history(const at::Tensor& result) { torch::autograd::set_history(result, make_node<FreedNode>()); }
+std::vector<at::Tensor> named_leaves(const Recording& recording, const std::vector<at::Tensor>& named,
+                                     std::string* why_not) {
+  std::vector<size_t> found;
+  for (const at::Tensor& tensor : named) {
+    const auto input = std::find_if(recording.inputs.begin(), recording.inputs.end(),
+                                    [&](const InputFake& candidate) { return candidate.fake.is_same(tensor); });
+    if (input != recording.inputs.end() && input->requires_grad && !input->grad_fn)
+      found.push_back(static_cast<size_t>(input - recording.inputs.begin()));
+    else
+      *why_not = "an input that is named is no leaf from outside";
+  }
+  return fakes_at(recording, found);
+}
+
+void set_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& reached) {
+  auto node = make_node<FreedNode>();
+  for (const at::Tensor& tensor : reached) node->add_next_edge(torch::autograd::impl::gradient_edge(tensor));
+  torch::autograd::set_history(result, NodePtr(node));
+}
 
 }  // namespace framejit::torchlib

@@ -17,8 +17,11 @@ const char* why_not_backward(const Recording& recording, const std::vector<at::T
 // The fakes of inputs in which a backward of these accumulates gradients. With a reason, if some lie elsewhere.
 std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<at::Tensor>& roots,
                                   std::string* why_not);
+// The same of a backward that the program gives the tensors to accumulate in.
+std::vector<at::Tensor> named_leaves(const Recording& recording, const std::vector<at::Tensor>& named,
+                                     std::string* why_not);
 
-// The history of a result whose backward has run already: a second one raises.
-void set_freed_history(const at::Tensor& result);
+// The history of a result whose backward has run already: a second one that is to reach one of these raises.
+void set_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& reached);
 
 }  // namespace framejit::torchlib

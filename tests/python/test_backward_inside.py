@@ -104,6 +104,29 @@ def own_gradients(net, x):
         p.grad = p.grad * 2
 
 
+def into_named(net, x):
+    loss_of(net, x).backward(inputs=[net.layers[0].weight])
+
+
+def into_one(net, x):
+    loss_of(net, x).backward(inputs=net.layers[0].bias)
+
+
+def into_unused_and_twice(net, x):
+    loss_of(net, x).backward(inputs=[net.unused, net.layers[0].weight, net.layers[0].weight])
+
+
+def in_parts(net, x):
+    loss = loss_of(net, x)
+    loss.backward(inputs=list(net.layers[0].parameters()), retain_graph=True)
+    loss.backward(inputs=list(net.layers[1:].parameters()))
+
+
+def part_and_whole(net, x):
+    loss_of(net, x).backward(inputs=[net.layers[0].weight])
+    loss_of(net, x).backward()
+
+
 def in_no_grad(net, x):
     loss = loss_of(net, x)
     with torch.no_grad():
@@ -152,6 +175,11 @@ WHOLE = [
     through_torch,
     with_gradient,
     retained,
+    into_named,
+    into_one,
+    into_unused_and_twice,
+    in_parts,
+    part_and_whole,
     by_hand,
     reads_gradients,
     own_gradients,
@@ -231,8 +259,9 @@ def with_create_graph(net, x):
         p.grad = p.grad.detach()
 
 
-def with_inputs(net, x):
-    loss_of(net, x).backward(inputs=[net.layers[0].weight])
+def into_what_is_no_leaf(net, x):
+    hidden = net.layers[0](x)
+    net.layers[1:](hidden).sum().backward(inputs=[hidden, net.layers[0].bias])
 
 
 class Scale(torch.autograd.Function):
@@ -255,11 +284,118 @@ def with_a_checkpoint(net, x):
 
 @pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True:UserWarning")
 @pytest.mark.parametrize(
-    "step", [with_create_graph, with_inputs, with_a_function, with_a_checkpoint], ids=lambda step: step.__name__
+    "step",
+    [with_create_graph, into_what_is_no_leaf, with_a_function, with_a_checkpoint],
+    ids=lambda step: step.__name__,
 )
 def test_breaks(step):
     counted = check(step, breaks=None)
     assert counted.break_reasons["GradientInside"] > 0, counted.break_reasons
+
+
+def test_history_that_a_named_backward_frees():
+    """The first frees what it goes over; the second needs some of that, or none."""
+
+    def step(net, x, second):
+        hidden = net.layers[0](x)
+        loss = net.layers[1:](hidden.tanh()).pow(2).sum()
+        loss.backward(inputs=list(net.layers[1:].parameters()))
+        try:
+            loss.backward(inputs=second(net))
+        except RuntimeError as error:
+            return str(error)[:40]
+
+    for second in (lambda net: [net.layers[0].weight], lambda net: list(net.layers[1:].parameters())):
+        check(lambda net, x, second=second: step(net, x, second), breaks=None)
+
+
+def sums_apart(net, x):
+    """Of the loss's own history nothing is saved: one branch's is freed, the other's is not."""
+    hidden = net.layers[0](x)
+    loss = hidden.tanh().sum() + net.layers[2].weight.exp().sum()
+    loss.backward(inputs=[net.layers[2].weight])
+    return loss
+
+
+def test_a_backward_that_frees_history_in_part_breaks():
+    torch.manual_seed(0)
+    net, other = Net(), Net()
+    other.load_state_dict(net.state_dict())
+    compiled = framejit.to_static(lambda x: sums_apart(net, x))
+    with counts.counting() as counted:
+        for _ in range(3):
+            assert_same(sums_apart(other, inputs()).detach(), compiled(inputs()).detach())
+            assert_same([facts(p.grad) for p in other.parameters()], [facts(p.grad) for p in net.parameters()])
+    assert counted.graphs > 0
+    assert counted.break_reasons["GradientInside"] > 0, counted.break_reasons
+
+
+@pytest.mark.xfail(strict=True, reason="a result's history is one node, which is freed as a whole")
+def test_history_that_is_freed_in_part():
+    def differentiated(compile_it):
+        torch.manual_seed(0)
+        net = Net()
+        run = framejit.to_static(lambda x: sums_apart(net, x)) if compile_it else lambda x: sums_apart(net, x)
+        seen = []
+        for _ in range(3):
+            loss = run(inputs())
+            loss.backward(inputs=list(net.layers[0].parameters()))
+            with pytest.raises(RuntimeError, match="a second time"):
+                loss.backward(inputs=[net.layers[2].weight])
+            seen.append([facts(p.grad) for p in net.parameters()])
+        return seen
+
+    with counts.counting() as counted:
+        assert_same(differentiated(False), differentiated(True))
+    assert counted.graphs > 0
+
+
+def test_a_freed_result_knows_what_it_reaches():
+    """A gradient for what it does not reach is no second backward."""
+
+    def step(w, v):
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    def outcomes(run):
+        w, v = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        loss = run(w, v)
+        seen = [torch.autograd.grad(loss, v, allow_unused=True)[0]]
+        for question in (
+            lambda: torch.autograd.grad(loss, w),
+            lambda: loss.backward(inputs=[w]),
+            lambda: loss.backward(),
+        ):
+            with pytest.raises(RuntimeError, match="a second time"):
+                question()
+        return seen, w.grad
+
+    compiled = framejit.to_static(step)
+    assert_same(outcomes(step), outcomes(compiled))
+    assert len(compiled.graphs) == 1
+
+
+def test_loss_after_a_named_backward():
+    """What the backward did not go over can still be differentiated, from outside."""
+
+    def differentiated(compile_it):
+        torch.manual_seed(0)
+        net = Net()
+
+        def step(x):
+            loss = loss_of(net, x)
+            loss.backward(inputs=[net.layers[0].bias], retain_graph=True)
+            return loss
+
+        run = framejit.to_static(step) if compile_it else step
+        seen = []
+        for _ in range(3):
+            run(inputs()).backward()
+            seen.append([facts(p.grad) for p in net.parameters()])
+        return seen
+
+    assert_same(differentiated(False), differentiated(True))
 
 
 @pytest.mark.parametrize("step", [accumulates, set_to_none, by_hand, asks_for_grad], ids=lambda step: step.__name__)

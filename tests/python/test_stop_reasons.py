@@ -105,7 +105,7 @@ PROVOKE = {
     "DataDependentValue": lambda x: x * x.sum().item(),
     "DataDependentShape": lambda x: torch.nonzero(x),
     "GradientNeedsData": (lambda x, w: x * w.max(), lambda: torch.ones(3, requires_grad=True)),
-    "GradientInside": (lambda x, w: [(x * w).sum().backward(inputs=[w]), x + 1][1], lambda: torch.ones(3, requires_grad=True)),
+    "GradientInside": (lambda x, w: [(x * w).sum().backward(create_graph=True), x + 1][1], lambda: torch.ones(3, requires_grad=True)),
     "UnknownCall": lambda x: x + os.getpid(),
     "Print": lambda x: (print("said"), x + 1)[1],
     "ControlFlow": (lambda x, w: torch.cond(x.sum() > 0, torch.sin, torch.cos, (w,)) * x, lambda: torch.ones(3, requires_grad=True)),
