@@ -186,7 +186,8 @@ def test_gradients_where_the_function_is_in_the_graph(what, size, backend):
         if backend == "aten":
             assert all(a is b is None or torch.equal(a, b) for a, b in zip(run(fn), result))
         else:
-            torch.testing.assert_close(result, run(fn), rtol=1e-4, atol=1e-4)  # sums of 3,000
+            # Gradients of the layers are sums over the rows, of terms of both signs.
+            torch.testing.assert_close(result, run(fn), rtol=1e-4, atol=3e-7 * size + 1e-4)
 
 
 class Deep(nn.Module):
