@@ -106,6 +106,7 @@ class Layers(nn.Module):
 
     def __init__(self):
         super().__init__()
+        torch.manual_seed(0)  # of some weights a gradient is a small difference of large sums
         self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
 
     def forward(self, x, *, skip=0):
@@ -186,8 +187,7 @@ def test_gradients_where_the_function_is_in_the_graph(what, size, backend):
         if backend == "aten":
             assert all(a is b is None or torch.equal(a, b) for a, b in zip(run(fn), result))
         else:
-            # Gradients of the layers are sums over the rows, of terms of both signs.
-            torch.testing.assert_close(result, run(fn), rtol=1e-4, atol=3e-7 * size + 1e-4)
+            torch.testing.assert_close(result, run(fn), rtol=1e-4, atol=1e-4)  # sums of 3,000
 
 
 class Deep(nn.Module):
