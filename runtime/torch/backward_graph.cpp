@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <unordered_map>
 
 #include "graph/split.h"
 #include "runtime/torch/convert.h"
@@ -176,9 +175,7 @@ bool goes_over_freed(Recording& recording, size_t root, std::vector<uint32_t> in
 }
 
 std::vector<uint32_t> reached_inputs(const Recording& recording, const at::Tensor& root) {
-  std::unordered_map<const torch::autograd::Node*, uint32_t> ends;
-  for (uint32_t i : recording.differentiable_inputs)
-    ends.emplace(torch::autograd::impl::gradient_edge(recording.inputs[i].fake).function.get(), i);
+  const auto ends = inputs_by_end(recording);
   std::vector<uint32_t> reached;
   for_each_node({root}, [&](const torch::autograd::Node& node) {
     if (auto end = ends.find(&node); end != ends.end()) reached.push_back(end->second);

@@ -155,9 +155,12 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
                torch::autograd::Engine::get_default_engine().get_default_saved_variable_hooks() != nullptr;
   std::vector<bool> input_saved(recording.inputs.size());
   const std::vector<ValueId>& saved = program_->saved();
-  std::vector<bool> mine = freed_;
-  mine.flip();
   const bool is_whole = program_->groups().clusters.size() == 1;
+  std::vector<bool> mine;
+  if (!is_whole) {
+    mine = freed_;
+    mine.flip();
+  }
   slots_.resize(saved.size());
   for (size_t i = 0; i < saved.size(); ++i) {
     const graph::Value& value = graph.value(saved[i]);

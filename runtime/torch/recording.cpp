@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "runtime/torch/convert.h"
 #include "runtime/torch/history.h"
@@ -73,11 +72,7 @@ const char* why_not_inputs(const Recording& recording) {
 
 // Whether a tensor made inside of the capture collects gradients of its own.
 bool has_inner_leaf(const Recording& recording) {
-  std::unordered_set<const torch::autograd::Node*> outside;
-  for (const InputFake& input : recording.inputs)
-    if (input.requires_grad)
-      if (auto edge = torch::autograd::impl::gradient_edge(input.fake); edge.is_valid())
-        outside.insert(edge.function.get());
+  const auto outside = inputs_by_end(recording);
   bool found = false;
   for_each_node(recording.root_fakes,
                 [&](const torch::autograd::Node& node) { found |= outside.count(&node) == 0 && is_accumulator(node); });
@@ -90,6 +85,15 @@ bool is_custom_view(const at::Tensor& output) {
 }
 
 }  // namespace
+
+std::unordered_map<const torch::autograd::Node*, uint32_t> inputs_by_end(const Recording& recording) {
+  std::unordered_map<const torch::autograd::Node*, uint32_t> inputs;
+  for (uint32_t i = 0; i < recording.inputs.size(); ++i)
+    if (recording.inputs[i].requires_grad)
+      if (auto edge = torch::autograd::impl::gradient_edge(recording.inputs[i].fake); edge.is_valid())
+        inputs.emplace(edge.function.get(), i);
+  return inputs;
+}
 
 bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outputs, std::string* why_not) {
   const graph::Graph& graph = recording.recorder.graph();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/capture.h"
@@ -82,6 +83,9 @@ struct Recording {
 
   bool training() const { return !roots.empty(); }
 };
+
+// The inputs that gradients may reach, by the nodes of autograd's graph of the fakes in which they end.
+std::unordered_map<const torch::autograd::Node*, uint32_t> inputs_by_end(const Recording& recording);
 
 // Fills in everything but the inputs. False with a reason if a graph with these outputs cannot be run as eager would.
 bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outputs, std::string* why_not);

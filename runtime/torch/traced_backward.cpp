@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <typeinfo>
-#include <unordered_map>
 
 #include "runtime/torch/history.h"
 #include "runtime/torch/input_fake.h"
@@ -68,18 +67,13 @@ std::vector<at::Tensor> fakes_at(const Recording& recording, std::vector<size_t>
 
 std::vector<at::Tensor> leaves_of(const Recording& recording, const std::vector<at::Tensor>& roots,
                                   std::string* why_not) {
-  std::unordered_map<const Node*, size_t> inputs;
-  for (size_t i = 0; i < recording.inputs.size(); ++i) {
-    const InputFake& input = recording.inputs[i];
-    if (input.requires_grad && !input.grad_fn)
-      inputs.emplace(torch::autograd::impl::gradient_edge(input.fake).function.get(), i);
-  }
+  const auto inputs = inputs_by_end(recording);
   std::vector<size_t> found;
   for_each_node(roots, [&](const Node& node) {
-    if (auto input = inputs.find(&node); input != inputs.end()) {
-      found.push_back(input->second);
-    } else if (is_outside_node(node)) {
+    if (is_outside_node(node)) {
       *why_not = kGoesOutside;
+    } else if (auto input = inputs.find(&node); input != inputs.end()) {
+      found.push_back(input->second);
     } else if (is_accumulator(node)) {
       *why_not = "it reaches a leaf that the captured function made";
     }

@@ -75,6 +75,21 @@ TEST(GraphTest, CloneIsIndependent) {
             "  return %1\n}\n");
 }
 
+TEST(GraphTest, KnowsWhichValuesAreRead) {
+  Graph graph;
+  const ValueId x = graph.add_input(tensor({2})), y = graph.add_input(tensor({2})), z = graph.add_input(tensor({2}));
+  const ValueId list[] = {x};
+  const ValueId stacked = graph.node(add(graph, "aten::stack", {Operand::values(list), Operand::integer(0)})).result();
+  graph.erase(add(graph, "aten::neg", {Operand::value(y)}));
+  const ValueId outputs[] = {stacked, ValueId()};
+  graph.set_outputs(outputs);
+  const std::vector<bool> read = read_values(graph);
+  EXPECT_TRUE(read[x.index()]);
+  EXPECT_FALSE(read[y.index()]);
+  EXPECT_FALSE(read[z.index()]);
+  EXPECT_TRUE(read[stacked.index()]);
+}
+
 TEST(VerifyTest, NamesTheUseOfAValueThatIsNotDefined) {
   Graph graph;
   graph.add_input(tensor({2}));
