@@ -64,7 +64,7 @@ bool may_be_added_apart(const Arrivals& arrivals, const std::vector<uint32_t>& o
 std::vector<uint32_t> cluster_groups(const std::vector<Arrivals>& inputs, size_t groups) {
   DisjointSets meeting(groups);
   for (;;) {  // a cluster that has grown may come before another than it did
-    const std::vector<uint32_t> order = meeting.numbers();
+    std::vector<uint32_t> order = meeting.numbers();
     bool joined = false;
     for (const Arrivals& arrivals : inputs) {
       if (may_be_added_apart(arrivals, order)) continue;
