@@ -22,7 +22,8 @@ enum class RecipeKind : uint8_t {
   kDict,         // parts: key, value, key, value ...
   kSet,          // parts: items
   kFrozenSet,    // parts: items
-  kSetCopy,      // object: a set or frozenset, of which each replay makes a copy with the same table
+  kSetCopy,      // object: a set or frozenset, of which each replay makes a copy with the same table; parts: item,
+                 // what takes its place, item ...
   kSlice,        // parts: start, stop, step
   kCell,         // parts: contents, or none for an empty cell
   kBoundMethod,  // parts: function, self

@@ -34,7 +34,7 @@ bool is_context_field(Simulator& sim, PyObject* descriptor, SymValue& value) {
 
 // What functools.wraps gives a function of the trace; recipes make it again.
 bool names_made_function(Simulator& sim, PyObject* obj, PyObject* name, SymValue& value) {
-  if (!PyFunction_Check(obj) || !sim.made_functions().count(obj)) return false;
+  if (!PyFunction_Check(obj) || !sim.made_constants().count(obj)) return false;
   auto is = [&](const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; };
   if (is("__type_params__")) return PyTuple_CheckExact(sim.realise(value)) && PyTuple_GET_SIZE(value.get()) == 0;
   if (!is("__module__") && !is("__name__") && !is("__qualname__") && !is("__doc__") && !is("__annotations__"))

@@ -105,7 +105,7 @@ bool has_plain_attributes(Simulator& sim, PyObject* context) {
   PyObject** dict = _PyObject_GetDictPtr(context);
   PyObject *name, *value;
   for (Py_ssize_t pos = 0; dict && *dict && PyDict_Next(*dict, &pos, &name, &value);) {
-    const bool constant = is_plain_data(value) || (is_identity_constant(value) && !sim.made_functions().count(value));
+    const bool constant = is_plain_data(value) || (is_identity_constant(value) && !sim.made_constants().count(value));
     if (!constant && !sim.is_tensor(value)) return false;
   }
   return true;

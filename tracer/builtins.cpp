@@ -255,7 +255,7 @@ SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
 // guard of those that may be the same in the next call.
 void rely_on_address(Simulator& sim, PyObject* obj) {
   const bool constant =
-      obj == Py_None || PyBool_Check(obj) || (is_identity_constant(obj) && !sim.made_functions().count(obj));
+      obj == Py_None || PyBool_Check(obj) || (is_identity_constant(obj) && !sim.made_constants().count(obj));
   const Outside* outside = sim.is_outside_opaque(obj) ? sim.world().find(obj) : nullptr;
   if (outside && !sim.world().comes_with_the_frame(outside->source))
     sim.world().guard(graph::GuardKind::kIdIs, outside->source, obj);

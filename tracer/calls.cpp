@@ -338,6 +338,11 @@ SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
   return function;
 }
 
+static bool is_descriptor_type(PyObject* callable) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  return type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
+}
+
 SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArgs args) {
   if (is_in_body()) require_pure(row, args.positional.empty() ? nullptr : realise(args.positional[0]), args);
   switch (row.kind) {
@@ -372,6 +377,11 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       break;
     case CallableKind::kStore:
       break;
+  }
+  if (is_descriptor_type(callable)) {
+    SymValue made = call_c(callable, args);
+    made_constants().insert(keep(made.obj));
+    return made_by(callable, std::move(made));
   }
   const bool is_c = !PyFunction_Check(callable) && std::string_view(row.path).substr(0, 6) != "torch.";
   return made_by(callable, is_c ? call_c(callable, args) : call_real(callable, args));

@@ -13,7 +13,7 @@ using graph::SourceKind;
 
 namespace {
 
-bool is_made_in_trace(Simulator& sim, PyObject* function) { return sim.made_functions().count(function) != 0; }
+bool is_made_in_trace(Simulator& sim, PyObject* function) { return sim.made_constants().count(function) != 0; }
 
 class ArgumentBinder {
  public:

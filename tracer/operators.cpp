@@ -259,6 +259,44 @@ bool Simulator::is_same(SymValue left, SymValue right) {
   return false;
 }
 
+namespace {
+
+bool is_literal(const bytecode::DecodedCode& code, PyObject* obj) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.consts.get()); ++i)
+    if (PyTuple_GET_ITEM(code.consts.get(), i) == obj) return true;
+  return false;
+}
+
+}  // namespace
+
+bool Simulator::is_identical(SymValue left, SymValue right) {
+  PyObject* a = realise(left);
+  PyObject* b = realise(right);
+  const bool same = is_same(left, right);
+  if (Py_TYPE(a) != Py_TYPE(b) || !has_equals(a) || !has_equals(b)) return same;
+  const graph::SourceId place_a = world_.place_of(a), place_b = world_.place_of(b);
+  const bool without_place = world_.is_without_place(a) || world_.is_without_place(b);
+  if (!place_a.valid() && !place_b.valid() && !without_place) return same;
+  // Guards on their values tell those apart that differ.
+  const int equal = same ? 1 : PyObject_RichCompareBool(a, b, Py_EQ);
+  check_status(equal);
+  if (!equal && !is_nan(a)) return false;
+  if (without_place)
+    stop(StopReason::kUnsupportedValue,
+         "whether a key of a dictionary or an item of a set is an object that equals it");
+  world_.rely_on_one_object(a);
+  if (same) {
+    if (is_literal(*frame().code, a)) world_.guard(graph::GuardKind::kIdIs, place_a, a);
+    return true;
+  }
+  world_.rely_on_one_object(b);
+  auto place = [&](PyObject* obj, graph::SourceId found) {
+    return found.valid() ? found : world_.sources().constant(world_.pool().add(obj));
+  };
+  world_.guard_same(place(a, place_a), place(b, place_b), false);
+  return false;
+}
+
 bool Simulator::truth(SymValue& value) {
   PyObject* obj = realise(value);
   if (obj == Py_True || obj == Py_False) return obj == Py_True;

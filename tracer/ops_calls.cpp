@@ -109,7 +109,7 @@ void handle_MakeFunction(Simulator& sim, SimFrame& frame, const Instruction& ins
   // The order on the stack, from the top: closure, annotations, keyword defaults, defaults.
   for (int part : {bytecode::kClosure, bytecode::kAnnotations, bytecode::kKwDefaults, bytecode::kDefaults})
     if (instr.arg & part) set_part(sim, function.get(), part, frame.pop());
-  sim.made_functions().insert(function.get());
+  sim.made_constants().insert(function.get());
   sim.keep(function);
   frame.push(SymValue(std::move(function)));
 }

@@ -196,7 +196,7 @@ void handle_CompareOp(Simulator& sim, SimFrame& frame, const Instruction& instr)
 void handle_IsOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue right = frame.pop();
   SymValue left = frame.pop();
-  bool same = sim.is_same(std::move(left), std::move(right));
+  bool same = sim.is_identical(std::move(left), std::move(right));
   frame.push(SymValue::borrow(same != (instr.arg == 1) ? Py_True : Py_False));
 }
 

@@ -87,7 +87,7 @@ Ref Simulator::keys_of_outside(PyObject* mapping) {
     whole = found == 1;
   }
   if (!whole) stop(StopReason::kUnsupportedValue, "an OrderedDict that dict's own methods have changed");
-  world_.guard(GuardKind::kDictKeys, world_.find(mapping)->source, keys.get());
+  world_.guard_items(GuardKind::kDictKeys, world_.find(mapping)->source, keys.get());
   return keys;
 }
 

@@ -84,13 +84,14 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   RecipeId id;
   if (const Outside* outside = world_.find(obj))
     id = source(outside->source);
-  else if (const graph::SourceId text = world_.text_source(obj); text.valid())
-    id = source(text);
-  else if (sim_.is_tensor(obj))
+  else if (const graph::SourceId place = world_.place_of(obj); place.valid()) {
+    world_.rely_on_one_object(obj);
+    id = source(place);
+  } else if (sim_.is_tensor(obj))
     return describe_tensor(obj);
-  else if (PyFunction_Check(obj) && sim_.made_functions().count(obj))
+  else if (PyFunction_Check(obj) && sim_.made_constants().count(obj))
     return describe_function(obj);
-  else if (is_plain_data(obj) || is_identity_constant(obj))
+  else if (is_constant(obj))
     id = constant(obj);
   else {
     // What is made by a call of its type needs its parts first, and cannot be one of them.
@@ -203,24 +204,10 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
   return id;
 }
 
-// Where the items are the same objects in each replay, the table is copied; else the set is filled again, one item
-// after another. Its order comes from addresses then, which no program can know.
-RecipeId RecipeBuilder::describe_set(PyObject* set) {
-  PyObject* list = sim_.keep(Ref::steal(PySequence_List(set)));
-  std::vector<PyObject*> items(PySequence_Fast_ITEMS(list), PySequence_Fast_ITEMS(list) + PyList_GET_SIZE(list));
-  auto is_constant = [&](PyObject* item) {
-    return is_plain_data(item) || (is_identity_constant(item) && !sim_.made_functions().count(item));
-  };
-  if (!std::all_of(items.begin(), items.end(), is_constant))
-    return build(set, PyFrozenSet_CheckExact(set) ? RecipeKind::kFrozenSet : RecipeKind::kSet, items);
-  Recipe recipe{RecipeKind::kSetCopy};
-  recipe.object = world_.pool().add(sim_.keep(copy_set(set)));
-  return capture_.recipes.add(recipe);
-}
-
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   std::vector<PyObject*> parts;
+  if (sim_.made_constants().count(obj)) return describe_descriptor(obj);
   if (PyTuple_Check(obj) || PyList_Check(obj)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i) parts.push_back(PySequence_Fast_GET_ITEM(obj, i));
     if (type == &PyTuple_Type) return build(obj, RecipeKind::kTuple, parts);

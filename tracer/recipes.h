@@ -26,6 +26,9 @@ class RecipeBuilder {
   graph::RecipeId describe_fresh(PyObject* obj);
   graph::RecipeId describe_tensor(PyObject* fake);
   graph::RecipeId describe_function(PyObject* function);
+  graph::RecipeId describe_descriptor(PyObject* descriptor);
+  bool holds_found(PyObject* plain) const;
+  bool is_constant(PyObject* obj) const;
   graph::RecipeId describe_exception(PyObject* obj);
   graph::RecipeId describe_instance(PyObject* obj);
   graph::RecipeId describe_iterator(PyObject* obj);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace framejit {
 namespace {
 
@@ -36,6 +38,14 @@ Ref copy_set(PyObject* set) {
   to->fill = from->fill;
   to->used = from->used;
   return made;
+}
+
+void put_in_place(PyObject* set, PyObject* old, PyObject* item) {
+  PySetObject* into = as_set(set);
+  setentry* end = into->table + into->mask + 1;
+  setentry* place = std::find_if(into->table, end, [old](const setentry& entry) { return entry.key == old; });
+  FJ_CHECK(place != end, "a set without an item that it had");
+  Ref::steal(std::exchange(place->key, Ref::borrow(item).release()));
 }
 
 void take_table(PyObject* set, PyObject* from) {

@@ -240,6 +240,8 @@ class Simulator {
   SymValue compare_by_slot(int op, SymValue left, SymValue right);
   SymValue compare_as_object(int op, SymValue left, SymValue right);
   bool is_same(SymValue left, SymValue right);
+  // The operator `is`, also of plain data, which all else compares by value.
+  bool is_identical(SymValue left, SymValue right);
   // C code compares them, with what they contain: objects that differ by identity alone stay apart.
   void rely_on_comparison(PyObject* a, PyObject* b, int depth = 0);
   // C code compares the item with each of the container.
@@ -341,7 +343,7 @@ class Simulator {
   // Proxies point to the simulator until the capture ends.
   void adopt_proxy(PyObject* proxy);
   void drop_proxies();
-  std::unordered_set<PyObject*>& made_functions() { return world_.made_functions(); }
+  std::unordered_set<PyObject*>& made_constants() { return world_.made_constants(); }
 
   // Dictionaries of globals written in the trace: see World's overlay, keyed by the dictionary itself.
   void store_global(PyObject* globals, PyObject* name, Ref value);

@@ -22,22 +22,6 @@ namespace {
 
 constexpr Py_ssize_t kMaxGuardedItems = 4096;
 
-struct PlainType {
-  PyTypeObject* type;
-  bool by_identity;
-};
-
-std::vector<PlainType>& plain_types() {
-  static auto* types = new std::vector<PlainType>;
-  return *types;
-}
-
-const PlainType* find_plain_type(PyTypeObject* type) {
-  for (const PlainType& row : plain_types())
-    if (row.type == type) return &row;
-  return nullptr;
-}
-
 [[noreturn]] void stop(StopReason reason, std::string detail) {
   throw StopTrace{TraceStop{reason, std::move(detail), {}}, {}};
 }
@@ -50,78 +34,6 @@ void check_size(Py_ssize_t size) {
 
 }  // namespace
 
-void add_plain_type(PyTypeObject* type, bool by_identity) {
-  if (!find_plain_type(type)) plain_types().push_back({type, by_identity});
-}
-
-namespace {
-
-// Containers are followed recursively; sets of sets may share their parts so often that following all never ends.
-constexpr int kDeepestTuple = 200;
-constexpr int kDeepestFrozenSet = 4;
-
-bool is_plain_within(PyObject* obj, int tuples, int sets) {
-  auto all_plain = [&](PyObject* items) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
-      if (!is_plain_within(PyTuple_GET_ITEM(items, i), tuples - 1, sets)) return false;
-    return true;
-  };
-  PyTypeObject* type = Py_TYPE(obj);
-  if (obj == Py_None || obj == Py_Ellipsis || obj == Py_NotImplemented) return true;
-  if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
-      type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type)
-    return true;
-  if (type == &PyTuple_Type) return tuples > 0 && all_plain(obj);
-  if (type == &PyFrozenSet_Type) {
-    Ref items = sets-- > 0 ? Ref::steal(PySequence_Tuple(obj)) : Ref();
-    return items && all_plain(items.get());
-  }
-  if (type == &PySlice_Type) {
-    auto* slice = reinterpret_cast<PySliceObject*>(obj);
-    return is_plain_data(slice->start) && is_plain_data(slice->stop) && is_plain_data(slice->step);
-  }
-  return find_plain_type(type) != nullptr;
-}
-
-}  // namespace
-
-bool is_plain_data(PyObject* obj) { return is_plain_within(obj, kDeepestTuple, kDeepestFrozenSet); }
-
-// Kept for ever. Null where the module has none.
-static PyTypeObject* import_type(const char* module_name, const char* name) {
-  Ref module = Ref::steal(PyImport_ImportModule(module_name));
-  PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
-  if (!type) PyErr_Clear();
-  return reinterpret_cast<PyTypeObject*>(type);
-}
-
-bool is_identity_constant(PyObject* obj) {
-  PyTypeObject* type = Py_TYPE(obj);
-  if (PyType_Check(obj) || PyModule_Check(obj) || PyFunction_Check(obj) || PyCode_Check(obj)) return true;
-  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type ||
-      type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type || type == &PyProperty_Type ||
-      type == &PyClassMethod_Type || type == &PyStaticMethod_Type)
-    return true;
-  // A builtin function is a constant unless it is bound to an object of the program.
-  if (PyCFunction_Check(obj)) {
-    PyObject* self = PyCFunction_GET_SELF(obj);
-    // pybind11 binds its functions to a record of its own.
-    if (self && (PyCapsule_CheckExact(self) || strstr(Py_TYPE(self)->tp_name, "pybind11_detail_function_record")))
-      return true;
-    return !self || PyModule_Check(self) || PyType_Check(self) ||
-           std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
-  }
-  const PlainType* row = find_plain_type(type);
-  if (row && row->by_identity) return true;
-  PyTypeObject* enum_meta = once_under_lock([] { return import_type("enum", "EnumMeta"); });
-  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), enum_meta);
-}
-
-bool is_typing_alias(PyObject* obj) {
-  PyTypeObject* alias = once_under_lock([] { return import_type("typing", "_GenericAlias"); });
-  return alias && PyObject_TypeCheck(obj, alias);
-}
-
 void World::rely_on_typing_object(PyObject* obj) {
   if (const Outside* outside = find(obj)) guard(GuardKind::kIdIs, outside->source, obj);
 }
@@ -130,6 +42,12 @@ void World::guard(GuardKind kind, SourceId source, PyObject* object, uint64_t nu
   graph::Guard row{kind, source, {}, {}, number};
   if (object) row.object = pool_.add(object);
   capture_.guards.add(row);
+}
+
+void World::guard_items(GuardKind kind, SourceId source, PyObject* items, uint64_t number) {
+  guard(kind, source, items, number);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+    if (has_equals(PyTuple_GET_ITEM(items, i))) without_place_.insert(PyTuple_GET_ITEM(items, i));
 }
 
 void World::rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found) {
@@ -193,10 +111,29 @@ void World::guard_same(SourceId a, SourceId b, bool same) {
   capture_.guards.add({same ? GuardKind::kSameObject : GuardKind::kNotSameObject, a, {}, b, 0});
 }
 
-// A text or bytes object of the program's own: neither interned nor one of those that the interpreter keeps.
-static bool has_identity(PyObject* obj) {
-  if (PyUnicode_CheckExact(obj)) return PyUnicode_GET_LENGTH(obj) > 1 && !PyUnicode_CHECK_INTERNED(obj);
-  return PyBytes_CheckExact(obj) && PyBytes_GET_SIZE(obj) > 1;
+void World::note_place(PyObject* plain, SourceId source) {
+  if (!has_equals(plain)) return;
+  auto [it, fresh] = places_.try_emplace(plain, Places{source, {}});
+  Places& places = it->second;
+  if (!fresh) {
+    const bool known = std::find(places.others.begin(), places.others.end(), source) != places.others.end();
+    if (known || places.first == source) return;
+    places.others.push_back(source);
+  }
+  if (!PyTuple_CheckExact(plain)) return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(plain); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(plain, i);
+    if (!has_equals(item)) continue;
+    // Its items have one place as long as it is the same tuple there: not each way to a shared part is followed.
+    if (!fresh) return guard_same(places_.at(plain).first, source, true);
+    note_place(item, sources().item(SourceKind::kTupleItem, source, static_cast<uint32_t>(i)));
+  }
+}
+
+void World::rely_on_one_object(PyObject* plain) {
+  auto it = places_.find(plain);
+  if (it == places_.end()) return;
+  for (SourceId other : it->second.others) guard_same(it->second.first, other, true);
 }
 
 PyObject* World::realise(SymValue& value) {
@@ -205,7 +142,7 @@ PyObject* World::realise(SymValue& value) {
     PyObject* obj = value.get();
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
     guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
-    if (has_identity(obj)) texts_.emplace(obj, source);
+    note_place(obj, source);
   }
   if (is_unread(value.get())) read_list(value.get());
   return value.get();
@@ -213,7 +150,7 @@ PyObject* World::realise(SymValue& value) {
 
 SourceId World::source_of(PyObject* representation) {
   if (const Outside* outside = find(representation)) return outside->source;
-  if (is_identity_constant(representation) && !made_functions_.count(representation))
+  if (is_identity_constant(representation) && !made_constants_.count(representation))
     return sources().constant(pool_.add(representation));
   return {};
 }
@@ -264,7 +201,9 @@ SymValue World::wrap(PyObject* real, SourceId source) {
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(type));
   if (type == &PyFrozenSet_Type && has_known_items(real)) {
     Ref items = Ref::steal(PySequence_Tuple(real));
-    guard(GuardKind::kSetGives, source, items.get(), table_shape(real));
+    guard_items(GuardKind::kSetGives, source, items.get(), table_shape(real));
+    pool_.add(real);
+    note_place(real, source);
     return SymValue::borrow(real);
   }
   return SymValue::borrow(add(OutsideKind::kOpaque, Ref::borrow(real), real, source, {}));
@@ -372,7 +311,7 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
     if (!is_plain_data(key) && !is_identity_constant(key))
       stop(StopReason::kUnsupportedValue, fmt::format("a dict key of type {}", Py_TYPE(key)->tp_name));
   }
-  guard(GuardKind::kDictKeys, source, keys.get());
+  guard_items(GuardKind::kDictKeys, source, keys.get());
   PyObject* dict = add(OutsideKind::kDict, Ref::steal(PyDict_New()), real, source, {});
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
@@ -395,7 +334,7 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
       stop(StopReason::kUnsupportedValue, fmt::format("a set item of type {}", Py_TYPE(item)->tp_name));
   }
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PySet_Type));
-  guard(GuardKind::kSetGives, source, items.get(), table_shape(real));
+  guard_items(GuardKind::kSetGives, source, items.get(), table_shape(real));
   Ref shadow = copy_set(real), original = copy_set(real);
   if (!shadow || !original) throw PythonRaised{};
   return SymValue::borrow(add(OutsideKind::kSet, std::move(shadow), real, source, std::move(original)));

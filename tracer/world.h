@@ -18,6 +18,7 @@
 #include "base/address_pair_set.h"
 #include "graph/capture.h"
 #include "tracer/object_pool.h"
+#include "tracer/plain_data.h"
 #include "tracer/sym_value.h"
 #include "tracer/tensor_host.h"
 #include "tracer/trace_stop.h"
@@ -74,15 +75,21 @@ class World {
   // Where an object is read again: an outside object's source; a constant source for types, functions and modules; an
   // invalid id for what the trace made itself.
   graph::SourceId source_of(PyObject* representation);
-  // Where a text or bytes object of the program was found that is no other's like: what goes on with it goes on with
-  // the same object, not with an equal one. Invalid for others.
-  graph::SourceId text_source(PyObject* obj) const {
-    auto it = texts_.find(obj);
-    return it == texts_.end() ? graph::SourceId() : it->second;
+  // Where plain data of the program's with an identity of its own (has_equals) was found: what goes on with it goes
+  // on with the same object, not with an equal one. Invalid for others.
+  graph::SourceId place_of(PyObject* plain) const {
+    auto it = places_.find(plain);
+    return it == places_.end() ? graph::SourceId() : it->second.first;
   }
+  // Guards that the places where such an object was found hold one and the same.
+  void rely_on_one_object(PyObject* plain);
   bool is_fresh(PyObject* obj) { return !source_of(obj).valid(); }
 
   void guard(graph::GuardKind kind, graph::SourceId source, PyObject* object = nullptr, uint64_t number = 0);
+  // By value: the keys of a dictionary, what a set gives.
+  void guard_items(graph::GuardKind kind, graph::SourceId source, PyObject* items, uint64_t number = 0);
+  // Whether it was found among such items: it cannot be read again, so another call's may be another object.
+  bool is_without_place(PyObject* plain) const { return without_place_.count(plain) != 0; }
   void guard_same(graph::SourceId a, graph::SourceId b, bool same);
   // Guards, once in a capture, what a constant type or dictionary has by that name. Null: nothing.
   void rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found);
@@ -130,8 +137,8 @@ class World {
   // Whether this is the shadow of a list of which nothing was read: it holds only what the trace has appended.
   bool is_unread(PyObject* obj) const { return !unread_.empty() && unread_.count(obj); }
 
-  // Functions that MakeFunction made in the trace: their defaults, closures and attributes are values of the trace.
-  std::unordered_set<PyObject*>& made_functions() { return made_functions_; }
+  // Functions and descriptors around them that the trace made: what they hold are values of the trace.
+  std::unordered_set<PyObject*>& made_constants() { return made_constants_; }
 
   // While it is on, what is read from outside must be constants and plain data.
   bool set_frozen(bool on) { return std::exchange(frozen_, on); }
@@ -144,6 +151,11 @@ class World {
   graph::SourceTable& sources() { return capture_.sources; }
 
  private:
+  struct Places {
+    graph::SourceId first;
+    std::vector<graph::SourceId> others;
+  };
+  void note_place(PyObject* plain, graph::SourceId source);
   ItemWrite* replaced_item(PyObject* dict, PyObject* key);
   PyObject* add(OutsideKind kind, Ref representation, PyObject* real, graph::SourceId source, Ref original);
   Ref wrap_item(PyObject* real, graph::SourceId source);
@@ -166,8 +178,9 @@ class World {
   std::unordered_set<PyObject*> compared_in_c_;  // dictionaries
   AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
-  std::unordered_set<PyObject*> made_functions_;
-  std::unordered_map<PyObject*, graph::SourceId> texts_;  // live as long as the pool
+  std::unordered_set<PyObject*> made_constants_;
+  std::unordered_map<PyObject*, Places> places_;  // the objects live as long as the pool
+  std::unordered_set<PyObject*> without_place_;
   std::vector<PyObject*> order_;
   int depth_ = 0;  // of containers that are being read
   bool frozen_ = false;
@@ -179,16 +192,5 @@ class World {
   bool changed_module_table_ = false;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
 };
-
-// Immutable data whose equality says all: None, numbers, strings, bytes, torch.dtype and the like, tuples and
-// frozensets of these.
-bool is_plain_data(PyObject* obj);
-// Objects that are what they are by identity, and immutable as far as the trace goes: types, functions, modules, enum
-// members.
-bool is_identity_constant(PyObject* obj);
-// A type with arguments that typing made.
-bool is_typing_alias(PyObject* obj);
-// Registers a type whose instances are compared by identity as constants (torch.dtype, torch.device ...).
-void add_plain_type(PyTypeObject* type, bool by_identity);
 
 }  // namespace framejit

@@ -4,6 +4,7 @@
 #include "runtime/cache/guard_objects.h"
 #include "runtime/cache/segment.h"
 #include "tracer/tracer.h"
+#include "tracer/world.h"
 
 namespace framejit::runtime {
 

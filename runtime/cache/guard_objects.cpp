@@ -1,5 +1,7 @@
 #include "runtime/cache/guard_objects.h"
 
+#include "tracer/world.h"
+
 namespace framejit::runtime {
 namespace {
 
@@ -71,14 +73,6 @@ std::vector<bool> otherwise_used(const graph::Capture& capture, size_t count, Of
 }
 
 }  // namespace
-
-bool worth_watching(PyObject* obj) {
-  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj))) return false;
-  if (PyType_Check(obj)) return (reinterpret_cast<PyTypeObject*>(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
-  if (!PyCFunction_Check(obj)) return true;
-  PyObject* self = PyCFunction_GET_SELF(obj);
-  return !self || PyModule_Check(self) || PyType_Check(self);
-}
 
 ConstTable objects_of(const graph::Capture& capture, const ObjectPool& pool) {
   ConstTable objects(pool);

@@ -9,9 +9,6 @@
 
 namespace framejit::runtime {
 
-// What a program can make and drop. The types of C code stay; a method of an object is made anew by each look.
-bool worth_watching(PyObject* obj);
-
 // The objects of a capture. Texts and bytes that nothing but guards by value name are copies. In the tuples of guards
 // on keys and on items of sets, objects that are worth watching are weak references, as same_plain_data() expects.
 ConstTable objects_of(const graph::Capture& capture, const ObjectPool& pool);

@@ -87,7 +87,7 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
       return items && fill_pending() ? Ref::steal(PyFrozenSet_New(items.get())) : nullptr;
     }
     case RecipeKind::kSetCopy:
-      return copy_set(plan_.pool().at(recipe.object));
+      return make_set_copy(recipe);
     case RecipeKind::kSlice:
       if (!make_parts(recipe, 0, recipe.part_count)) return nullptr;
       return Ref::steal(PySlice_New(part(recipe, 0), part(recipe, 1), part(recipe, 2)));
@@ -146,6 +146,14 @@ Ref Replay::make_tuple(const Recipe& recipe, uint32_t first) {
     PyTuple_SET_ITEM(tuple.get(), i - first, item);
   }
   return tuple;
+}
+
+Ref Replay::make_set_copy(const Recipe& recipe) {
+  if (!make_parts(recipe, 0, recipe.part_count)) return nullptr;
+  Ref set = copy_set(plan_.pool().at(recipe.object));
+  for (uint32_t i = 0; set && i < recipe.part_count; i += 2)
+    put_in_place(set.get(), part(recipe, i), part(recipe, i + 1));
+  return set;
 }
 
 Ref Replay::make_call(const Recipe& recipe) {

@@ -361,6 +361,8 @@ CLASS_USES = {
     "attribute": lambda x, o: x * getattr(o, "missing", 3),
     "instance made": lambda x, o: (x.sin(), type(o)()),
     "key": lambda x, o: (x.sin(), {type(o): 1}),
+    "item of a set": lambda x, o: (x.sin(), {type(o), int}),
+    "item of a frozenset": lambda x, o: (x.sin(), frozenset([int, type(o)])),
     "method": lambda x, o: x * o.three(),
     "bases": lambda x, o: x * len(type(o).__mro__),
     "super": lambda x, o: x * o.four(),

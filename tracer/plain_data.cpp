@@ -1,0 +1,165 @@
+#include "tracer/plain_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "base/once.h"
+#include "base/py_ref.h"
+#include "tracer/signals.h"
+
+namespace framejit {
+namespace {
+
+struct PlainType {
+  PyTypeObject* type;
+  bool by_identity;
+};
+
+std::vector<PlainType>& plain_types() {
+  static auto* types = new std::vector<PlainType>;
+  return *types;
+}
+
+const PlainType* find_plain_type(PyTypeObject* type) {
+  for (const PlainType& row : plain_types())
+    if (row.type == type) return &row;
+  return nullptr;
+}
+
+}  // namespace
+
+void add_plain_type(PyTypeObject* type, bool by_identity) {
+  if (!find_plain_type(type)) plain_types().push_back({type, by_identity});
+}
+
+namespace {
+
+// Containers are followed recursively; sets of sets may share their parts so often that following all never ends.
+constexpr int kDeepestTuple = 200;
+constexpr int kDeepestFrozenSet = 4;
+
+bool is_plain_within(PyObject* obj, int tuples, int sets) {
+  auto all_plain = [&](PyObject* items) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+      if (!is_plain_within(PyTuple_GET_ITEM(items, i), tuples - 1, sets)) return false;
+    return true;
+  };
+  PyTypeObject* type = Py_TYPE(obj);
+  if (obj == Py_None || obj == Py_Ellipsis || obj == Py_NotImplemented) return true;
+  if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
+      type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type)
+    return true;
+  if (type == &PyTuple_Type) return tuples > 0 && all_plain(obj);
+  if (type == &PyFrozenSet_Type) {
+    Ref items = sets-- > 0 ? Ref::steal(PySequence_Tuple(obj)) : Ref();
+    return items && all_plain(items.get());
+  }
+  if (type == &PySlice_Type) {
+    auto* slice = reinterpret_cast<PySliceObject*>(obj);
+    return is_plain_data(slice->start) && is_plain_data(slice->stop) && is_plain_data(slice->step);
+  }
+  return find_plain_type(type) != nullptr;
+}
+
+}  // namespace
+
+bool is_plain_data(PyObject* obj) { return is_plain_within(obj, kDeepestTuple, kDeepestFrozenSet); }
+
+bool has_equals(PyObject* plain) {
+  constexpr long kFirstKept = -5, kLastKept = 256;
+  PyTypeObject* type = Py_TYPE(plain);
+  if (type == &PyUnicode_Type) return PyUnicode_GET_LENGTH(plain) > 1 && !PyUnicode_CHECK_INTERNED(plain);
+  if (type == &PyLong_Type) {
+    int overflow = 0;
+    const long number = PyLong_AsLongAndOverflow(plain, &overflow);
+    return overflow != 0 || number < kFirstKept || number > kLastKept;
+  }
+  if (type == &PyBytes_Type) return PyBytes_GET_SIZE(plain) > 1;
+  if (type == &PyTuple_Type) return PyTuple_GET_SIZE(plain) != 0;
+  if (type == &PyFrozenSet_Type) return PySet_GET_SIZE(plain) != 0;
+  return type == &PyFloat_Type || type == &PyComplex_Type || type == &PyRange_Type || type == &PySlice_Type;
+}
+
+// Kept for ever. Null where the module has none.
+static PyTypeObject* import_type(const char* module_name, const char* name) {
+  Ref module = Ref::steal(PyImport_ImportModule(module_name));
+  PyObject* type = module ? PyObject_GetAttrString(module.get(), name) : nullptr;
+  if (!type) PyErr_Clear();
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+bool is_nan(PyObject* plain) {
+  if (PyFloat_CheckExact(plain)) return std::isnan(PyFloat_AS_DOUBLE(plain));
+  if (!PyComplex_CheckExact(plain)) return false;
+  const Py_complex number = PyComplex_AsCComplex(plain);
+  return std::isnan(number.real) || std::isnan(number.imag);
+}
+
+bool is_identity_constant(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  if (PyType_Check(obj) || PyModule_Check(obj) || PyFunction_Check(obj) || PyCode_Check(obj)) return true;
+  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type ||
+      type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type || type == &PyProperty_Type ||
+      type == &PyClassMethod_Type || type == &PyStaticMethod_Type)
+    return true;
+  // A builtin function is a constant unless it is bound to an object of the program.
+  if (PyCFunction_Check(obj)) {
+    PyObject* self = PyCFunction_GET_SELF(obj);
+    // pybind11 binds its functions to a record of its own.
+    if (self && (PyCapsule_CheckExact(self) || strstr(Py_TYPE(self)->tp_name, "pybind11_detail_function_record")))
+      return true;
+    return !self || PyModule_Check(self) || PyType_Check(self) ||
+           std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
+  }
+  const PlainType* row = find_plain_type(type);
+  if (row && row->by_identity) return true;
+  PyTypeObject* enum_meta = once_under_lock([] { return import_type("enum", "EnumMeta"); });
+  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), enum_meta);
+}
+
+bool worth_watching(PyObject* obj) {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj))) return false;
+  if (PyType_Check(obj)) return (reinterpret_cast<PyTypeObject*>(obj)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+  if (!PyCFunction_Check(obj)) return true;
+  PyObject* self = PyCFunction_GET_SELF(obj);
+  return !self || PyModule_Check(self) || PyType_Check(self);
+}
+
+bool is_typing_alias(PyObject* obj) {
+  PyTypeObject* alias = once_under_lock([] { return import_type("typing", "_GenericAlias"); });
+  return alias && PyObject_TypeCheck(obj, alias);
+}
+
+namespace {
+
+// Parts may be shared so often that following each of them anew never ends.
+bool any_within(PyObject* plain, const std::function<bool(PyObject*)>& holds, std::unordered_set<PyObject*>& seen) {
+  if (holds(plain)) return true;
+  Ref items;
+  if (PySlice_Check(plain)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(plain);
+    items = Ref::steal(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
+  } else if (PyTuple_CheckExact(plain) || PyFrozenSet_CheckExact(plain)) {
+    items = Ref::steal(PySequence_Tuple(plain));
+  } else {
+    return false;
+  }
+  if (!items) throw PythonRaised{};
+  if (!seen.insert(plain).second) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
+    if (any_within(PyTuple_GET_ITEM(items.get(), i), holds, seen)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool any_within(PyObject* plain, const std::function<bool(PyObject*)>& holds) {
+  std::unordered_set<PyObject*> seen;
+  return any_within(plain, holds, seen);
+}
+
+}  // namespace framejit
