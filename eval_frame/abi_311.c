@@ -27,6 +27,11 @@ static void dispose(PyThreadState* tstate, Frame* frame) {}
 
 int framejit_is_traced(PyThreadState* tstate) { return tstate->cframe->use_tracing || tstate->tracing; }
 int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }
+int framejit_code_warms_up(PyCodeObject* code) {
+  if (code->co_warmup == -1) return 1;
+  if (code->co_warmup < 0) ++code->co_warmup;
+  return 0;
+}
 int framejit_recursion_left(PyThreadState* tstate) { return tstate->recursion_remaining; }
 
 #include "eval_frame/evaluator_api.inc.h"

@@ -63,6 +63,8 @@ int framejit_code_is_monitored(const PyCodeObject* code) {
   return data != NULL && any_tool(data->local_monitors.tools, sizeof(data->local_monitors.tools), kTraceTools);
 }
 
+int framejit_code_warms_up(PyCodeObject* code) { return 0; }
+
 Py_ssize_t fj_abi_request_code_extra(freefunc drop) { return PyUnstable_Eval_RequestCodeExtraIndex(drop); }
 int fj_abi_get_code_extra(PyCodeObject* code, Py_ssize_t index, void** extra) {
   return PyUnstable_Code_GetExtra((PyObject*)code, index, extra);

@@ -55,5 +55,6 @@ void framejit_frame_become(PyObject* object, PyCodeObject* code, int lasti) {
 }
 
 int framejit_code_is_monitored(const PyCodeObject* code) { return 0; }
+int framejit_code_warms_up(PyCodeObject* code) { return 0; }
 
 #include "eval_frame/old_code_extra.inc.h"

@@ -52,6 +52,12 @@ int framejit_is_traced(PyThreadState* tstate);
 // The same for events that a 3.12+ tool asked of this code object alone. 0 before 3.12.
 int framejit_code_is_monitored(const PyCodeObject* code);
 
+// Counts a run of the code that others stand in for: by regenerated code, or followed from a caller. 1: not counted,
+// for it is the run in which the interpreter specialises the code's instructions, which dis shows, and it has to run
+// the code itself. 3.11 counts runs per code object (co_warmup, PEP 659); other versions keep their counts in
+// instructions.
+int framejit_code_warms_up(PyCodeObject* code);
+
 // Whether the cyclic collector is at work, and so runs finalizers and callbacks.
 int framejit_is_collecting(PyThreadState* tstate);
 

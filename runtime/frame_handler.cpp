@@ -130,6 +130,7 @@ int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
     if (must_run_eagerly(tstate) || framejit_recursion_left(tstate) <= 0) return 0;
     // What the collector runs is no part of the call during which it happens to work.
     if (!engine().everything && framejit_is_collecting(tstate)) return 0;
+    if (engine().everything && framejit_code_warms_up(view->code)) return 0;
     return HookedFrame(*view).run(result);
   } catch (const std::exception& error) {
     set_code_mark(code, CodeMark::kSkipped);

@@ -29,6 +29,12 @@ class CapturingScope {
   HookPauseScope no_hook_;
 };
 
+bool runs_eagerly(PyObject* function) {
+  if (Engine::runs_eagerly(function)) return true;
+  return engine().everything && PyFunction_Check(function) &&
+         framejit_code_warms_up(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)));
+}
+
 TracerServices services_for(ObjectPool& pool) {
   return {*engine().tensors(),
           pool,
@@ -39,7 +45,7 @@ TracerServices services_for(ObjectPool& pool) {
           },
           [](const bytecode::DecodedCode& code) { return !engine().code_info(code.code)->standard; },
           [](PyObject* callable) { return static_function_target(callable); },
-          [](PyObject* function) { return Engine::runs_eagerly(function); },
+          &runs_eagerly,
           [](PyObject* code) { return framejit_code_has_data_of_others(reinterpret_cast<PyCodeObject*>(code)) != 0; },
           frame_gate(),
           engine().notes_lines};

@@ -548,3 +548,27 @@ def test_module_that_was_imported_anew_dies_with_the_program(tmp_path):
         eager = [call(name) is None for call, name in calls]
         """,
     )
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only 3.11 specialises code by how often it ran")
+def test_function_that_ran_in_captures_is_specialised(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def pair(a, b):
+            c = a
+            return c, b
+
+        def unrelated(a): return pair(a, a)
+
+        def followed():
+            for _ in range(20): pair(1, 2)
+
+        def is_specialised(function): return function.__code__._co_code_adaptive != function.__code__.co_code
+
+        followed()
+        assert is_specialised(pair) and not is_specialised(unrelated) and not is_specialised(followed)
+        for i in range(20): unrelated(i)
+        assert is_specialised(unrelated) and pair(1, 2) == (1, 2) and unrelated(3) == (3, 3)
+        """,
+    )
