@@ -274,10 +274,20 @@ static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject
   no_attribute(sim, fake, name);
 }
 
+// Code of the modules that make enumerations: it looks members up, and changes nothing.
+static bool is_code_of_enums(PyObject* function) {
+  if (!PyFunction_Check(function)) return false;
+  PyObject* module = PyDict_GetItem(PyFunction_GET_GLOBALS(function), interned("__name__"));
+  return module && PyUnicode_Check(module) &&
+         (PyUnicode_CompareWithASCIIString(module, "enum") == 0 ||
+          PyUnicode_CompareWithASCIIString(module, "types") == 0);
+}
+
 static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
   auto* type = reinterpret_cast<PyTypeObject*>(owner.get());
   World& world = sim.world();
   PyTypeObject* meta = Py_TYPE(type);
+  const bool is_enum = PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(library().enum_meta));
   if (PyObject* hook = sim.lookup_type(meta, interned("__getattribute__")); hook && PyFunction_Check(hook))
     return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyObject* in_meta = _PyType_Lookup(meta, name);
@@ -297,7 +307,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     if (Py_TYPE(found) == &PyClassMethod_Type || Py_TYPE(found) == &PyStaticMethod_Type) return sim.bind(found, owner);
     if (Py_TYPE(found)->tp_descr_get) {
       if (PyObject* get = _PyType_Lookup(Py_TYPE(found), interned("__get__"));
-          get && PyFunction_Check(get) && !PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(library().enum_meta)))
+          get && PyFunction_Check(get) && !(is_enum && is_code_of_enums(get)))
         return sim.call(SymValue::borrow(get), {SymValue::borrow(found), SymValue::borrow(Py_None), owner});
       return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
     }
@@ -306,8 +316,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   }
   if (in_meta) return sim.bind(in_meta, owner);
   PyObject* hook = _PyType_Lookup(meta, interned("__getattr__"));
-  if (hook &&
-      PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), reinterpret_cast<PyTypeObject*>(library().enum_meta)))
+  if (hook && is_enum && is_code_of_enums(hook))
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   if (hook) return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
   PyErr_Format(PyExc_AttributeError, "type object '%.50s' has no attribute '%U'", type->tp_name, name);

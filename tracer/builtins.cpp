@@ -318,7 +318,9 @@ SymValue call_callable(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_object_getattribute(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "object.__getattribute__");
-  sim.realise(args.positional[0]);
+  // It looks into the dictionary of the class alone, after its metaclass.
+  if (PyType_Check(sim.realise(args.positional[0])))
+    sim.stop(StopReason::kUnsupportedAttribute, "object.__getattribute__ of a class");
   return sim.generic_load_attr(args.positional[0], attribute_name(sim, args.positional[1]), false);
 }
 

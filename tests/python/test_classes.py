@@ -489,6 +489,48 @@ class Flags(enum.Flag):
     B = 2
 
 
+class Asked:
+    """A descriptor that counts on the class how often it was asked."""
+
+    def __get__(self, instance, owner):
+        LOG.append(owner.__name__)
+        return len(LOG)
+
+
+class AskedMode(enum.Enum):
+    FIRST = 1
+    asked = Asked()
+
+
+def test_descriptor_of_an_enum_class_runs_in_each_call():
+    def fn(x):
+        return x * AskedMode.asked + AskedMode.FIRST.value, list(LOG), LOG.clear()
+
+    LOG.clear()
+    check(fn, graphs=1)
+
+
+class NamedMeta(type):
+    name = "of the metaclass"
+    other = "its own"
+
+
+class Named(metaclass=NamedMeta):
+    name = "of the class"
+
+
+class NamedToo(Named):
+    pass
+
+
+def test_object_getattribute_of_a_class():
+    def fn(x):
+        read = object.__getattribute__
+        return x + 1, read(Named, "name"), read(NamedToo, "name"), read(Named, "other")
+
+    check(fn, breaks=3)
+
+
 def test_enums():
     def f(x, mode):
         y = x.sum() if mode is Mode.SUM else x.mean()
