@@ -3,6 +3,7 @@
 #include "tracer/attributes.h"
 
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
 
@@ -272,15 +273,6 @@ static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject
     return SymValue::borrow(value);
   }
   no_attribute(sim, fake, name);
-}
-
-// Code of the modules that make enumerations: it looks members up, and changes nothing.
-static bool is_code_of_enums(PyObject* function) {
-  if (!PyFunction_Check(function)) return false;
-  PyObject* module = PyDict_GetItem(PyFunction_GET_GLOBALS(function), interned("__name__"));
-  return module && PyUnicode_Check(module) &&
-         (PyUnicode_CompareWithASCIIString(module, "enum") == 0 ||
-          PyUnicode_CompareWithASCIIString(module, "types") == 0);
 }
 
 static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* name) {

@@ -1,6 +1,7 @@
 // Instances made in the trace: type.__call__ step by step, so that __new__ and __init__ in Python are inlined.
 #include "tracer/callables.h"
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
 
@@ -13,6 +14,29 @@ std::pair<PyTypeObject*, SymValue> Simulator::super_parts(PyObject* super) {
   return {reinterpret_cast<PyTypeObject*>(keep(std::move(start))), SymValue(std::move(self))};
 }
 
+namespace {
+
+bool holds_value(PyObject* members, PyObject* value) {
+  const int found = members && PyDict_Check(members) ? PyDict_Contains(members, value) : 0;
+  if (found < 0) PyErr_Clear();  // cannot be hashed
+  return found == 1;
+}
+
+// Whether the call only looks a member up by its value, in code of the enum module: what a program defines for values
+// that no member has is not asked.
+bool looks_member_up(Simulator& sim, PyTypeObject* type, const CallArgs& args) {
+  if (args.has_keywords() || args.positional.empty()) return false;
+  if (!is_code_of_enums(sim.lookup_type(Py_TYPE(type), interned("__call__")))) return false;
+  if (!is_code_of_enums(sim.lookup_type(type, interned("__new__")))) return false;
+  PyObject* names = sim.lookup_type(type, interned("_member_map_"));
+  if (!names || !PyDict_Check(names) || PyDict_GET_SIZE(names) == 0) return false;  // it makes a class
+  if (is_code_of_enums(sim.lookup_type(type, interned("_missing_")))) return true;
+  return args.positional.size() == 1 &&
+         holds_value(sim.lookup_type(type, interned("_value2member_map_")), args.positional[0].get());
+}
+
+}  // namespace
+
 SymValue Simulator::call_type(PyTypeObject* type, CallArgs args) {
   auto* obj = reinterpret_cast<PyObject*>(type);
   if (const CallableRow* row = find_callable(obj)) return call_row(*row, obj, std::move(args));
@@ -21,6 +45,8 @@ SymValue Simulator::call_type(PyTypeObject* type, CallArgs args) {
   if (enum_meta && PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(enum_meta))) {
     for (SymValue& value : args.positional) realise(value);
     require_plain(args, obj);
+    if (!looks_member_up(*this, type, args))
+      stop(StopReason::kUnknownCall, fmt::format("a call of the enumeration '{}'", type->tp_name));
     return call_real(obj, args);
   }
   if (meta != &PyType_Type) {

@@ -118,6 +118,16 @@ bool is_library_namespace(PyObject* globals) {
   return std::any_of(std::begin(kModules), std::end(kModules), [name](std::string_view each) { return name == each; });
 }
 
+bool is_code_of_enums(PyObject* function) {
+  if (function && (Py_TYPE(function) == &PyStaticMethod_Type || Py_TYPE(function) == &PyClassMethod_Type)) {
+    Ref held = Ref::steal(PyObject_GetAttrString(function, "__func__"));
+    return is_code_of_enums(held.get());
+  }
+  if (!function || !PyFunction_Check(function)) return false;
+  const std::string_view name = module_name(PyFunction_GET_GLOBALS(function));
+  return name == "enum" || name == "types";
+}
+
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
   if (!is_direct_namespace(PyFunction_GET_GLOBALS(function))) return false;
   if (sim.device_contexts().active()) return false;         // what it calls is to be seen

@@ -11,6 +11,9 @@ namespace framejit {
 std::string_view module_name(PyObject* globals);
 // The globals of a module of torch or of the standard library: its functions are made once.
 bool is_library_namespace(PyObject* globals);
+// A function, or a descriptor around one, of the modules that make enumerations: it looks members up, and changes
+// nothing.
+bool is_code_of_enums(PyObject* function);
 // torch functions in Python that only compute from their arguments: called on fakes instead of simulated.
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args);
 // Guards what such a function reads by its names: its code, its defaults, globals, what those modules hold, and the

@@ -10,6 +10,7 @@ import typing
 import pytest
 import torch
 
+import framejit
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -508,6 +509,51 @@ def test_descriptor_of_an_enum_class_runs_in_each_call():
 
     LOG.clear()
     check(fn, graphs=1)
+
+
+class Lenient(enum.Enum):
+    FIRST = 1
+
+    @classmethod
+    def _missing_(cls, value):
+        LOG.append(value)
+        return cls.FIRST
+
+
+def test_value_that_no_member_has_is_asked_for_in_each_call():
+    def fn(x):
+        return x * Lenient(2).value, Lenient(1), list(LOG), LOG.clear()
+
+    LOG.clear()
+    check(fn, graphs=1, breaks=1)
+
+
+def test_enumerations_look_their_members_up():
+    def fn(x):
+        return x + 1, Mode("sum"), Level(2), Flags(3), Lenient(1)
+
+    check(fn)
+
+
+def test_value_that_is_none_of_an_enumeration():
+    def fn(x):
+        try:
+            return x + 1, Mode("no such mode")
+        except ValueError as error:
+            return x + 2, str(error)
+
+    check(fn)
+
+
+def test_enumeration_made_by_a_call_is_another_in_each():
+    def fn(x):
+        made = enum.Enum("Made", "ONE TWO")
+        return x + made.TWO.value, made
+
+    compiled = framejit.to_static(fn)
+    results = [compiled(x3()) for _ in range(3)]
+    assert len({made for _, made in results}) == 3
+    assert all(torch.equal(y, x3() + 2) for y, _ in results)
 
 
 class NamedMeta(type):
