@@ -128,6 +128,15 @@ bool is_code_of_enums(PyObject* function) {
   return name == "enum" || name == "types";
 }
 
+bool hashes_in_python(PyObject* constant) {
+  if (!(Py_TYPE(constant)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  for (const char* name : {"__hash__", "__eq__"}) {
+    PyObject* found = _PyType_Lookup(Py_TYPE(constant), interned(name));
+    if (found && PyFunction_Check(found) && !is_library_namespace(PyFunction_GET_GLOBALS(found))) return true;
+  }
+  return false;
+}
+
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
   if (!is_direct_namespace(PyFunction_GET_GLOBALS(function))) return false;
   if (sim.device_contexts().active()) return false;         // what it calls is to be seen

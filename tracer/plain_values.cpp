@@ -27,11 +27,13 @@ const char* const kSpecials[] = {
     "__ilshift__", "__irshift__",   "__iand__",     "__ior__",       "__ixor__",     "__complex__",
     "__trunc__",   "__floor__",     "__ceil__",     "__missing__",   "__bytes__",    "__torch_function__"};
 
-bool type_has_python_specials(PyTypeObject* type) {
+// own: those of the libraries do not count.
+bool type_has_python_specials(PyTypeObject* type, bool own) {
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   for (const char* name : kSpecials) {
     PyObject* found = _PyType_Lookup(type, interned(name));
     if (!found || is_c_method(found)) continue;
+    if (own && PyFunction_Check(found) && is_library_namespace(PyFunction_GET_GLOBALS(found))) continue;
     if (found != Py_None || strcmp(name, "__hash__") != 0) return true;
   }
   return false;
@@ -43,9 +45,11 @@ bool Simulator::has_python_specials(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   auto [it, fresh] = specials_.try_emplace(type, false);
-  if (!fresh || is_tensor(obj) || is_plain_data(obj) || is_identity_constant(obj)) return it->second;
-  it->second = type_has_python_specials(type);
-  if (!it->second)
+  if (!fresh || is_tensor(obj) || is_plain_data(obj)) return it->second;
+  // Of enumerations and metaclasses, the libraries' methods look up, compare and hash alone.
+  const bool constant = is_identity_constant(obj);
+  it->second = type_has_python_specials(type, constant);
+  if (!it->second && !constant)
     for (const char* name : kSpecials) lookup_type(type, interned(name));  // it may get some
   return it->second;
 }
@@ -82,7 +86,8 @@ namespace {
 
 void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
   sim.world().rely_on_identity(obj);
-  if (is_plain_data(obj) || sim.is_tensor(obj) || is_identity_constant(obj)) return;
+  if (is_plain_data(obj) || sim.is_tensor(obj)) return;
+  if (is_identity_constant(obj) && !sim.has_python_specials(obj)) return;
   if (is_sim_traceback(obj)) sim.stop_before_raise(StopReason::kUnsupportedValue, sim_traceback_origin(obj));
   if (sim.has_python_specials(obj))
     sim.stop(StopReason::kUnsupportedValue,
@@ -118,7 +123,8 @@ void Simulator::require_plain_key(PyObject* key) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) require_plain_key(PyTuple_GET_ITEM(key, i));
     return;
   }
-  if (is_plain_data(key) || is_tensor(key) || is_identity_constant(key)) return;
+  if (is_plain_data(key) || is_tensor(key)) return;
+  if (is_identity_constant(key) && !hashes_in_python(key)) return;
   if (is_outside_opaque(key) && keys_.insert(key).second) {
     if (keys_.size() > kMostKeys) stop(StopReason::kContainerTooLarge, fmt::format("{} objects as keys", kMostKeys));
     for (PyObject* other : keys_) is_same(SymValue::borrow(key), SymValue::borrow(other));

@@ -26,6 +26,11 @@ constexpr Py_ssize_t kMaxGuardedItems = 4096;
   throw StopTrace{TraceStop{reason, std::move(detail), {}}, {}};
 }
 
+// What is compared without code of the program.
+bool is_constant_key(PyObject* obj) {
+  return is_plain_data(obj) || (is_identity_constant(obj) && !hashes_in_python(obj));
+}
+
 constexpr int kDeepestRead = 500;
 
 void check_size(Py_ssize_t size) {
@@ -169,7 +174,7 @@ static bool has_known_items(PyObject* frozen) {
   Ref items = Ref::steal(PySequence_Tuple(frozen));
   for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(items.get()); ++i) {
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
-    if (!is_plain_data(item) && !is_identity_constant(item)) return false;
+    if (!is_constant_key(item)) return false;
   }
   return static_cast<bool>(items);
 }
@@ -308,7 +313,7 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
   if (!keys) throw PythonRaised{};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
-    if (!is_plain_data(key) && !is_identity_constant(key))
+    if (!is_constant_key(key))
       stop(StopReason::kUnsupportedValue, fmt::format("a dict key of type {}", Py_TYPE(key)->tp_name));
   }
   guard_items(GuardKind::kDictKeys, source, keys.get());
@@ -330,7 +335,7 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
   Ref items = Ref::steal(PySequence_Tuple(real));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
-    if (!is_plain_data(item) && !is_identity_constant(item))
+    if (!is_constant_key(item))
       stop(StopReason::kUnsupportedValue, fmt::format("a set item of type {}", Py_TYPE(item)->tp_name));
   }
   guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PySet_Type));

@@ -2,6 +2,7 @@
 
 import abc
 import collections
+import enum
 import functools
 import gc
 import itertools
@@ -107,7 +108,65 @@ def ordered(x):
     return items[Noted(1)], items == collections.OrderedDict([(Noted(1), 2)])
 
 
+def noting(name, answer):
+    def method(cls, *args):
+        LOG.append((name, cls.__name__))
+        return answer() if callable(answer) else answer
+
+    return method
+
+
+NotedMeta = type(
+    "NotedMeta",
+    (type,),
+    {
+        "__len__": noting("__len__", 3),
+        "__iter__": noting("__iter__", numbers),
+        "__bool__": noting("__bool__", True),
+        "__contains__": noting("__contains__", True),
+        "__getitem__": noting("__getitem__", 5),
+        "__hash__": noting("__hash__", 7),
+        "__eq__": noting("__eq__", True),
+        "__or__": noting("__or__", 9),
+    },
+)
+NotedClass = NotedMeta("NotedClass", (), {})
+
+
+class NotedMember(enum.Enum):
+    ONE = 1
+
+    def __bool__(self):
+        LOG.append("__bool__")
+        return False
+
+    def __hash__(self):
+        LOG.append("__hash__")
+        return 1
+
+    def __eq__(self, other):
+        LOG.append("__eq__")
+        return self is other
+
+    def __len__(self):
+        LOG.append("__len__")
+        return 4
+
+
 PROGRAMS = {
+    "length of a class": lambda x: len(NotedClass),
+    "truth of a class": lambda x: 1 if NotedClass else 2,
+    "list of a class": lambda x: list(NotedClass),
+    "membership in a class": lambda x: 2 in NotedClass,
+    "item of a class": lambda x: NotedClass[1],
+    "union of a class": lambda x: NotedClass | int,
+    "class as a key": lambda x: {NotedClass: 1}[NotedClass],
+    "class in a set": lambda x: len({NotedClass, 7}),
+    "class that equals": lambda x: (NotedClass == 3, [NotedClass] == [3]),
+    "truth of a member": lambda x: 1 if NotedMember.ONE else 2,
+    "length of a member": lambda x: len(NotedMember.ONE),
+    "member as a key": lambda x: {NotedMember.ONE: 1}[NotedMember.ONE],
+    "member that equals": lambda x: (NotedMember.ONE == 3, NotedMember.ONE in [1, NotedMember.ONE]),
     "filter": lambda x: list(filter(lambda n: Noted(n < 3), [1, 2, 5])),
     "filter of None": lambda x: len(list(filter(None, [Noted(1), Noted(0)]))),
     "takewhile": lambda x: list(itertools.takewhile(lambda n: Noted(n < 3), [1, 2, 5, 1])),
