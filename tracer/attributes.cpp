@@ -315,11 +315,17 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   sim.raise();
 }
 
+// PEP 562: a function of the program's that a module has for the names that it lacks.
+static bool has_own_hook(PyObject* module_dict) {
+  PyObject* hook = PyDict_GetItem(module_dict, interned("__getattr__"));
+  return hook && PyFunction_Check(hook) && !is_library_namespace(PyFunction_GET_GLOBALS(hook));
+}
+
 // What makes an attribute of a module may keep it there, as torch.ops does: it is made before it is looked for.
 static void make_module_attr(Simulator& sim, PyObject* module, PyObject* dict, PyObject* name) {
   if (PyDict_GetItem(dict, name) || sim.world().representation(dict) || sim.world().overlay(dict, name).found) return;
   static PyObject* const hook = interned("__getattr__");
-  if (!PyDict_GetItem(dict, hook) && !_PyType_Lookup(Py_TYPE(module), hook)) return;
+  if (has_own_hook(dict) || (!PyDict_GetItem(dict, hook) && !_PyType_Lookup(Py_TYPE(module), hook))) return;
   if (!Ref::steal(PyObject_GetAttr(module, name))) PyErr_Clear();
 }
 
@@ -335,6 +341,10 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
     if (PyObject* get = _PyType_Lookup(Py_TYPE(in_type), interned("__get__")); get && PyFunction_Check(get))
       return sim.bind(in_type, owner);
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
+  }
+  if (has_own_hook(dict)) {
+    auto hook = sim.read_namespace(dict, interned("__getattr__"));
+    return sim.call(std::move(*hook), {SymValue::borrow(name)});
   }
   // A module-level __getattr__ may import: only what it has already put in place is read.
   Ref value = Ref::steal(PyObject_GetAttr(owner.get(), name));

@@ -19,6 +19,8 @@ SymValue boolean(bool value) { return SymValue::borrow(value ? Py_True : Py_Fals
 PyObject* attribute_name(Simulator& sim, SymValue& name) {
   PyObject* obj = sim.realise(name);
   if (!PyUnicode_Check(obj)) sim.raise(PyExc_TypeError, "attribute name must be string");
+  if (sim.has_python_specials(obj))
+    sim.stop(StopReason::kUnsupportedValue, "a name of an attribute with its own methods");
   return obj;
 }
 

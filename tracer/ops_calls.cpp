@@ -49,6 +49,13 @@ void handle_Call(Simulator& sim, SimFrame& frame, const Instruction& instr) {
 // Mostly the compiler has made a dictionary of them.
 static Ref keyword_items(Simulator& sim, const SymValue& mapping) {
   if (PyDict_CheckExact(mapping.get())) return mapping.obj;
+  // As dict_merge: who iterates as dict does is read without being asked.
+  if (PyDict_Check(mapping.get()) && Py_TYPE(mapping.get())->tp_iter == PyDict_Type.tp_iter) {
+    if (sim.world().find(mapping.get())) return sim.snapshot_dict_items(mapping.get());
+    Ref items = sim.check(PyDict_New());
+    sim.check_status(PyDict_Update(items.get(), mapping.get()));
+    return items;
+  }
   if (PyDict_Check(mapping.get())) return sim.snapshot_dict(mapping);
   if (!sim.find_attr(mapping, interned("keys")))
     sim.stop(StopReason::kUnsupportedValue, "keyword arguments from what is no mapping");

@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import operator
+import types
 import weakref
 
 import pytest
@@ -153,7 +154,47 @@ class NotedMember(enum.Enum):
         return 4
 
 
+class NotedDict(dict):
+    def keys(self):
+        LOG.append("keys")
+        return ["a"]
+
+    def __getitem__(self, key):
+        LOG.append(("__getitem__", key))
+        return 5
+
+
+def lacking(name):
+    LOG.append(name)
+    return len(LOG)
+
+
+class Name(str):
+    def __hash__(self):
+        LOG.append("__hash__")
+        return hash(str(self))
+
+    def __eq__(self, other):
+        LOG.append("__eq__")
+        return str(self) == other
+
+
+MODULE = types.ModuleType("module")
+MODULE.__getattr__ = lacking
+NOTED_DICT = NotedDict(a=1, b=2)
+
+
+def named(**named):
+    return sorted(named.items())
+
+
 PROGRAMS = {
+    "name of an attribute": lambda x: getattr(Noted(2), Name("value")),
+    "name that a module lacks": lambda x: (LOG.clear(), MODULE.zork, MODULE.zork, list(LOG)),
+    "getattr of a module": lambda x: (LOG.clear(), getattr(MODULE, "zork", None), hasattr(MODULE, "zork"), list(LOG)),
+    "keywords from a dict": lambda x: named(**NOTED_DICT),
+    "keywords from a dict made inside": lambda x: named(**NotedDict(c=3)),
+    "format with a dict": lambda x: "{a} {b}".format(**NOTED_DICT),
     "length of a class": lambda x: len(NotedClass),
     "truth of a class": lambda x: 1 if NotedClass else 2,
     "list of a class": lambda x: list(NotedClass),
