@@ -343,8 +343,9 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   }
   if (has_own_hook(dict)) {
-    auto hook = sim.read_namespace(dict, interned("__getattr__"));
-    return sim.call(std::move(*hook), {SymValue::borrow(name)});
+    if (auto hook = sim.read_namespace(dict, interned("__getattr__")))
+      return sim.call(std::move(*hook), {SymValue::borrow(name)});
+    sim.stop(StopReason::kUnsupportedAttribute, "a module without the __getattr__ that it had");
   }
   // A module-level __getattr__ may import: only what it has already put in place is read.
   Ref value = Ref::steal(PyObject_GetAttr(owner.get(), name));

@@ -1,4 +1,5 @@
 // Items and iteration.
+#include "tracer/library_code.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
 
@@ -24,7 +25,7 @@ bool is_exact_builtin_container(PyObject* obj) {
 PyObject* plain_key(Simulator& sim, SymValue& key) {
   PyObject* obj = sim.realise(key);
   sim.world().rely_on_identity(obj);
-  if (!is_plain_data(obj) && !is_identity_constant(obj))
+  if (!is_constant_key(obj))
     sim.stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(obj)->tp_name));
   return obj;
 }

@@ -137,6 +137,10 @@ bool hashes_in_python(PyObject* constant) {
   return false;
 }
 
+bool is_constant_key(PyObject* obj) {
+  return is_plain_data(obj) || (is_identity_constant(obj) && !hashes_in_python(obj));
+}
+
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
   if (!is_direct_namespace(PyFunction_GET_GLOBALS(function))) return false;
   if (sim.device_contexts().active()) return false;         // what it calls is to be seen

@@ -16,6 +16,8 @@ bool is_library_namespace(PyObject* globals);
 bool is_code_of_enums(PyObject* function);
 // Whether a dictionary that has this class or enumeration member for a key calls a method of the program.
 bool hashes_in_python(PyObject* constant);
+// Whether a dictionary compares it with others without calling code of the program.
+bool is_constant_key(PyObject* obj);
 // torch functions in Python that only compute from their arguments: called on fakes instead of simulated.
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args);
 // Guards what such a function reads by its names: its code, its defaults, globals, what those modules hold, and the

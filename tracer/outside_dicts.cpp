@@ -1,5 +1,6 @@
 // Dictionaries of the program that are of a subclass: read item by item, or as a copy.
 #include "tracer/callables.h"
+#include "tracer/library_code.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -29,7 +30,7 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
   const Outside* outside = world_.find(self.get());
   auto item = [&]() -> std::optional<SymValue> {
     PyObject* at = realise(args.positional.at(1));
-    if (!is_plain_data(at) && !is_identity_constant(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
+    if (!is_constant_key(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
     PyObject* value = PyDict_GetItemWithError(self.get(), at);
     if (!value && PyErr_Occurred()) raise();
     if (value) return world_.dict_item(self.get(), at, value);
@@ -74,14 +75,16 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
 
 // The keys of a dictionary of a subclass in the order of its C code, which is an OrderedDict's own; guarded.
 Ref Simulator::keys_of_outside(PyObject* mapping) {
+  PyObject *held, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(mapping, &position, &held, &value);)
+    if (!is_constant_key(held))
+      stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(held)->tp_name));
   Ref iterator = check((PyODict_Check(mapping) ? PyODict_Type : PyDict_Type).tp_iter(mapping));
   Ref keys = check(PySequence_Tuple(iterator.get()));
   bool whole = PyTuple_GET_SIZE(keys.get()) == PyDict_GET_SIZE(mapping);
   for (Py_ssize_t i = 0; whole && i < PyTuple_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
     world_.rely_on_identity(key);
-    if (!is_plain_data(key) && !is_identity_constant(key))
-      stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(key)->tp_name));
     const int found = PyDict_Contains(mapping, key);
     check_status(found);
     whole = found == 1;

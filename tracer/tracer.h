@@ -43,7 +43,8 @@ struct TracerServices {
   std::function<bool(const bytecode::DecodedCode& code)> may_break_inside;
   // The user's function behind a framejit callable (StaticFunction), or null: a borrowed reference.
   std::function<PyObject*(PyObject* callable)> captured_function;
-  // framejit.not_to_static and functions whose frames must run eagerly.
+  // framejit.not_to_static and functions whose frames must run eagerly. Asked once for each call that is followed:
+  // where the interpreter counts runs, it counts as one.
   std::function<bool(PyObject* function)> runs_eagerly;
   // Whether someone is told when this code object ends.
   std::function<bool(PyObject* code)> has_data_of_others;

@@ -1,10 +1,8 @@
 #include "tracer/world.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
-#include "base/once.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/library_code.h"
@@ -24,11 +22,6 @@ constexpr Py_ssize_t kMaxGuardedItems = 4096;
 
 [[noreturn]] void stop(StopReason reason, std::string detail) {
   throw StopTrace{TraceStop{reason, std::move(detail), {}}, {}};
-}
-
-// What is compared without code of the program.
-bool is_constant_key(PyObject* obj) {
-  return is_plain_data(obj) || (is_identity_constant(obj) && !hashes_in_python(obj));
 }
 
 constexpr int kDeepestRead = 500;
@@ -119,18 +112,18 @@ void World::guard_same(SourceId a, SourceId b, bool same) {
 void World::note_place(PyObject* plain, SourceId source) {
   if (!has_equals(plain)) return;
   auto [it, fresh] = places_.try_emplace(plain, Places{source, {}});
-  Places& places = it->second;
+  const SourceId first = it->second.first;
   if (!fresh) {
-    const bool known = std::find(places.others.begin(), places.others.end(), source) != places.others.end();
-    if (known || places.first == source) return;
-    places.others.push_back(source);
+    std::vector<SourceId>& others = it->second.others;
+    if (first == source || std::find(others.begin(), others.end(), source) != others.end()) return;
+    others.push_back(source);
   }
   if (!PyTuple_CheckExact(plain)) return;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(plain); ++i) {
     PyObject* item = PyTuple_GET_ITEM(plain, i);
     if (!has_equals(item)) continue;
     // Its items have one place as long as it is the same tuple there: not each way to a shared part is followed.
-    if (!fresh) return guard_same(places_.at(plain).first, source, true);
+    if (!fresh) return guard_same(first, source, true);
     note_place(item, sources().item(SourceKind::kTupleItem, source, static_cast<uint32_t>(i)));
   }
 }

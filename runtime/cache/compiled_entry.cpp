@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "runtime/cache/guard_objects.h"
 #include "runtime/cache/segment.h"
+#include "tracer/plain_data.h"
 #include "tracer/tracer.h"
-#include "tracer/world.h"
 
 namespace framejit::runtime {
 

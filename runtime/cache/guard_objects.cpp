@@ -1,6 +1,6 @@
 #include "runtime/cache/guard_objects.h"
 
-#include "tracer/world.h"
+#include "tracer/plain_data.h"
 
 namespace framejit::runtime {
 namespace {

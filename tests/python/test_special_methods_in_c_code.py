@@ -134,6 +134,10 @@ NotedMeta = type(
 NotedClass = NotedMeta("NotedClass", (), {})
 
 
+NOTED_KEYS = {NotedClass: 1}
+NOTED_ORDERED = collections.OrderedDict([(NotedClass, 2)])
+
+
 class NotedMember(enum.Enum):
     ONE = 1
 
@@ -202,6 +206,7 @@ PROGRAMS = {
     "item of a class": lambda x: NotedClass[1],
     "union of a class": lambda x: NotedClass | int,
     "class as a key": lambda x: {NotedClass: 1}[NotedClass],
+    "class as a key of a dict outside": lambda x: (NOTED_KEYS[NotedClass], len(NOTED_KEYS)),
     "class in a set": lambda x: len({NotedClass, 7}),
     "class that equals": lambda x: (NotedClass == 3, [NotedClass] == [3]),
     "truth of a member": lambda x: 1 if NotedMember.ONE else 2,
@@ -253,6 +258,29 @@ def test_special_methods_run_in_each_call(name):
         return x.sin(), program(x), x.cos()
 
     assert_same_as_eager(fn, torch.ones(3), graphs=None, breaks=None, fallbacks=None, cold_runs=4, miss=None)
+
+
+READS_OF_ORDERED = {
+    "item": lambda x: (x.sin(), NOTED_ORDERED[NotedClass]),
+    "get": lambda x: (x.sin(), NOTED_ORDERED.get(NotedClass)),
+    "membership": lambda x: (x.sin(), NotedClass in NOTED_ORDERED),
+    "values": lambda x: (x.sin(), list(NOTED_ORDERED.values())),
+    "items": lambda x: (x.sin(), len(list(NOTED_ORDERED.items()))),
+}
+
+
+# Putting such a dictionary back, as assert_same_as_eager does, hashes its keys as well.
+@pytest.mark.parametrize("read", READS_OF_ORDERED)
+def test_ordered_dict_hashes_its_keys_in_each_call_as_often_as_eager(read):
+    def hashes(fn):
+        LOG.clear()
+        return fn(torch.ones(3))[1], len(LOG)
+
+    expected = hashes(READS_OF_ORDERED[read])
+    compiled = framejit.to_static(READS_OF_ORDERED[read])
+    with counts.counting() as counted:
+        assert [hashes(compiled) for _ in range(3)] == [expected] * 3
+    assert expected[1] > 0 and counted.graphs > 0
 
 
 @pytest.mark.parametrize("name", ["insert", "sorted by key", "repeat"])
