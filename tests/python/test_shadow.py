@@ -1,5 +1,6 @@
 """FRAMEJIT_SHADOW=N: one call in N is made eagerly as well, and compared; the program sees the compiled run alone."""
 
+import collections
 import contextlib
 import contextvars
 import os
@@ -278,6 +279,22 @@ def test_what_cannot_be_put_back_is_not_shadowed(make):
     assert totals() == (0, 1)
     if hasattr(items, "close"):
         items.close()
+
+
+class Counted:
+    hashed = 0
+
+    def __hash__(self):
+        Counted.hashed += 1
+        return 1
+
+
+@pytest.mark.parametrize("key", [Counted(), (1, Counted())], ids=["object", "tuple"])
+def test_ordered_dict_whose_keys_hash_by_python_code_is_not_shadowed(key):
+    ordered = collections.OrderedDict([(key, 2)])
+    Counted.hashed = 0
+    assert framejit.to_static(lambda x: (x + 1, ordered[key]))(x3())[1] == 2
+    assert (Counted.hashed, totals()) == (1, (0, 1))
 
 
 def test_changed_history_leaves_the_eager_run():

@@ -5,6 +5,7 @@ A comparison runs no code of the program: neither of the two runs would have don
 
 import array
 import collections
+import types
 
 # An OrderedDict keeps its order beside its dictionary: it stands before dict.
 BUILTIN_BASES = (
@@ -18,6 +19,17 @@ BUILTIN_BASES = (
     bytearray,
     array.array,
 )
+
+
+def reading_runs_code(value):
+    """Whether a dictionary's order is out of reach: an OrderedDict hashes its keys to find the next one."""
+    return isinstance(value, collections.OrderedDict) and any(map(hash_runs_code, dict.keys(value)))
+
+
+def hash_runs_code(key):
+    if isinstance(key, (tuple, frozenset)):
+        return any(map(hash_runs_code, elements(key)))
+    return not isinstance(type(key).__hash__, types.WrapperDescriptorType)
 
 
 def builtin_base(value):

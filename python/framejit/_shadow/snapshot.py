@@ -152,6 +152,9 @@ class Snapshot:
         self._visit_attributes(value)
 
     def _visit_dict(self, value):
+        if containers.reading_runs_code(value):
+            self.lost.append("an OrderedDict with keys whose hash is Python code")
+            return
         pairs = containers.items(value)
         self._records.append((containers.restore_dict, value, pairs))
         self._pending += [part for pair in pairs for part in pair]
