@@ -6,15 +6,22 @@ namespace framejit::ops {
 
 namespace {
 
-Ref make_exception(Simulator& sim, SymValue& value) {
+Ref make_exception(Simulator& sim, SymValue& value, bool is_cause) {
   PyObject* obj = sim.realise(value);
   if (PyExceptionInstance_Check(obj)) {
     if (sim.is_outside_opaque(obj))
       sim.stop(StopReason::kUnsupportedValue, "an exception object of the program is raised");
     return value.obj;
   }
-  if (!PyExceptionClass_Check(obj)) sim.raise(PyExc_TypeError, "exceptions must derive from BaseException");
-  return sim.call(value, {}).obj;
+  if (!PyExceptionClass_Check(obj))
+    sim.raise(PyExc_TypeError, is_cause ? "exception causes must derive from BaseException"
+                                        : "exceptions must derive from BaseException");
+  SymValue made = sim.call(value, {});
+  if (PyExceptionInstance_Check(sim.realise(made))) return made.obj;
+  if (is_cause) sim.stop(StopReason::kUnsupportedValue, "a class of exceptions makes a cause that is none");
+  PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", obj,
+               Py_TYPE(made.obj.get()));
+  sim.raise();
 }
 
 [[noreturn]] void raise_object(Simulator& sim, PyObject* exception) {
@@ -72,9 +79,9 @@ void handle_Raise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   }
   SymValue cause = instr.arg == 2 ? frame.pop() : SymValue();
   SymValue value = frame.pop();
-  Ref exception = make_exception(sim, value);
+  Ref exception = make_exception(sim, value, false);
   if (!cause.null()) {
-    Ref cause_object = cause.get() == Py_None ? Ref() : make_exception(sim, cause);
+    Ref cause_object = cause.get() == Py_None ? Ref() : make_exception(sim, cause, true);
     PyException_SetCause(exception.get(), cause_object.release());
   }
   sim.chain_context(exception.get());

@@ -266,6 +266,35 @@ def test_raise_of_something_else():
     check_raises(TypeError, f)
 
 
+class Impostor(Exception):
+    def __new__(cls):
+        return list(range(20))
+
+
+def raise_impostor():
+    raise Impostor
+
+
+def raise_from_number():
+    raise KeyError(1) from 3
+
+
+def raise_from_impostor():
+    raise KeyError(1) from Impostor
+
+
+@pytest.mark.parametrize("run", [raise_impostor, raise_from_number, raise_from_impostor])
+def test_raise_of_what_is_no_exception(run):
+    def fn(x):
+        try:
+            run()
+        except (TypeError, KeyError) as error:
+            caught = type(error), str(error)
+        return x + 1, caught
+
+    assert_same_as_eager(fn, torch.ones(2), breaks=None, graphs=None)
+
+
 def test_raise_without_an_active_exception():
     def f(x):
         y = x + 1
