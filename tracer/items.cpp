@@ -71,6 +71,11 @@ static bool is_type_argument(World& world, PyObject* obj, int depth = 4) {
       if (!is_type_argument(world, PySequence_Fast_GET_ITEM(obj, i), depth - 1)) return false;
     return true;
   }
+  if (depth > 0 && (is_generic_alias(obj) || is_type_union(obj)) && !world.find(obj)) {
+    Ref arguments = Ref::steal(PyObject_GetAttrString(obj, "__args__"));
+    if (!arguments) throw PythonRaised{};
+    return is_type_argument(world, arguments.get(), depth - 1);
+  }
   return is_plain_data(obj) || PyType_Check(obj);
 }
 

@@ -134,6 +134,16 @@ bool is_typing_alias(PyObject* obj) {
   return alias && PyObject_TypeCheck(obj, alias);
 }
 
+bool is_generic_alias(PyObject* obj) {
+  PyTypeObject* alias = once_under_lock([] { return import_type("types", "GenericAlias"); });
+  return alias && Py_TYPE(obj) == alias;
+}
+
+bool is_type_union(PyObject* obj) {
+  PyTypeObject* type = once_under_lock([] { return import_type("types", "UnionType"); });
+  return type && Py_TYPE(obj) == type;
+}
+
 namespace {
 
 // Parts may be shared so often that following each of them anew never ends.

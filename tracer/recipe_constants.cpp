@@ -1,4 +1,5 @@
-// Recipes of what is a constant unless it holds something of the call: plain data, sets of it, and descriptors.
+// Recipes of what is a constant unless it holds something of the call: plain data, sets of it, descriptors, and types
+// with arguments.
 #include <algorithm>
 
 #include "tracer/recipes.h"
@@ -44,6 +45,24 @@ RecipeId RecipeBuilder::describe_set(PyObject* set) {
   const RecipeId id = capture_.recipes.reserve();
   capture_.recipes.set(id, recipe, places);
   return id;
+}
+
+// list[int] and int | str are new objects each time.
+RecipeId RecipeBuilder::describe_type_form(PyObject* form) {
+  auto part = [&](const char* name) { return sim_.keep(sim_.check(PyObject_GetAttrString(form, name))); };
+  PyObject* arguments = part("__args__");
+  if (is_generic_alias(form)) {
+    PyObject* unpacked = PyObject_HasAttrString(form, "__unpacked__") ? part("__unpacked__") : Py_False;
+    if (unpacked != Py_False) cannot_rebuild(form);
+    return call(reinterpret_cast<PyObject*>(Py_TYPE(form)),
+                {describe_object(part("__origin__")), describe_object(arguments)});
+  }
+  Ref module = sim_.check(PyImport_ImportModule("operator"));
+  PyObject* join = sim_.keep(sim_.check(PyObject_GetAttrString(module.get(), "or_")));
+  RecipeId joined = describe_object(PyTuple_GET_ITEM(arguments, 0));
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(arguments); ++i)
+    joined = call(join, {joined, describe_object(PyTuple_GET_ITEM(arguments, i))});
+  return joined;
 }
 
 // A property, staticmethod or classmethod that the trace made around a function.

@@ -234,6 +234,7 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
     if (type == &PyDict_Type) return build(obj, RecipeKind::kDict, parts);
   }
   if (type == &PySet_Type || type == &PyFrozenSet_Type) return describe_set(obj);
+  if (is_generic_alias(obj) || is_type_union(obj)) return describe_type_form(obj);
   if (type == &PySlice_Type) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
     return build(obj, RecipeKind::kSlice, {slice->start, slice->stop, slice->step});

@@ -54,6 +54,7 @@ class RecipeBuilder {
   void add_function_attributes(PyObject* function, graph::RecipeId recipe);
   void add_attribute(graph::RecipeId recipe, PyObject* name, PyObject* value);
   graph::RecipeId describe_set(PyObject* set);
+  graph::RecipeId describe_type_form(PyObject* form);
   void add_attributes(graph::RecipeId recipe, PyObject* obj, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);

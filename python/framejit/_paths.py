@@ -31,6 +31,10 @@ def skipped_prefixes():
     paths = sysconfig.get_paths()
     # site-packages lies inside the standard library's folder, and is the user's code.
     standard = list(STANDARD_NAMES)
+    # It puts functions of its own into typing.
+    typing_extensions = sys.modules.get("typing_extensions")
+    if typing_extensions is not None:
+        standard.append(typing_extensions.__file__)
     for folder in sorted({paths["stdlib"], paths["platstdlib"], os.path.dirname(os.__file__)}):
         standard += _inside(folder, keep=PACKAGES)
     standard += [os.path.join(os.path.dirname(torch.__file__), *part.split("/")) for part in WHOLE]
