@@ -24,6 +24,8 @@ std::string_view spelling(ExpressionOp op) {
       return "constant";
     case ExpressionOp::kCount:
       return "count";
+    case ExpressionOp::kIsCuda:
+      return "is_cuda";
     case ExpressionOp::kSince:
       return "since";
 #define EXPRESSION(name, text, operands, result, types) \
@@ -275,6 +277,7 @@ class Evaluation {
   T leaf(const ExpressionNode& node, size_t element) {
     if (node.op == Op::kConstant) return static_cast<T>(node.value);
     if (node.op == Op::kCount) return static_cast<T>(count_);
+    if (node.op == Op::kIsCuda) return 0;
     if (node.op == Op::kSince) return is_torch_since(node.value);
     const ExpressionArgument<T>& argument = arguments_[static_cast<size_t>(node.index)];
     if (node.op == Op::kHas) return argument.given;

@@ -22,6 +22,7 @@ enum class ExpressionOp : uint8_t {
   kTextIs,         // whether operand `index` is `text`
   kConstant,       // `value`
   kCount,          // how many elements are reduced to one
+  kIsCuda,         // whether the result is on a CUDA device, whose kernels differ in a corner
   kSince,          // whether this is the release of torch in `value`, as set_torch_release() has it, or a later one
 #define EXPRESSION(name, spelling, operands, result, types) k##name,
 #define REDUCTION(name, spelling, operands, result, types) k##name,
@@ -92,7 +93,7 @@ struct ExpressionArgument {
 };
 
 // The meaning of expressions, element by element: element `element` of `count`, of a reduction the whole. T is double
-// or int64_t; truth values are 1 and 0. For tests and for folding constants.
+// or int64_t; truth values are 1 and 0. As on the CPU. For tests and for folding constants.
 template <class T>
 T evaluate(const Expression& expression, std::span<const ExpressionArgument<T>> arguments, size_t element,
            size_t count);

@@ -411,30 +411,34 @@ constexpr ExpressionNode nodes_k_elu[] = {
     {ExpressionOp::kWhere, false, {2, 9, 10}, -1, 0.0, nullptr},
 };
 constexpr Expression k_elu{nodes_k_elu, 12, kFloating, false};
-// elu_backward: where(self_or_result > 0, grad_output * scale, where(is_result, grad_output * input_scale * (self_or_result + alpha * scale), grad_output * input_scale * alpha * scale * exp(self_or_result * input_scale)))
+// elu_backward: where(is_cuda, where(self_or_result <= 0, where(is_result, grad_output * input_scale * (self_or_result + alpha * scale), grad_output * input_scale * alpha * scale * exp(self_or_result * input_scale)), grad_output * scale), where(self_or_result > 0, grad_output * scale, where(is_result, grad_output * input_scale * (self_or_result + alpha * scale), grad_output * input_scale * alpha * scale * exp(self_or_result * input_scale))))
 constexpr ExpressionNode nodes_k_elu_backward[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 5, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kGreater, true, {0, 1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
-    {ExpressionOp::kArgument, false, {-1, -1, -1}, 2, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {3, 4, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {1, 2, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kTruthArgument, true, {-1, -1, -1}, 4, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 3, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {3, 7, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {5, 6, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {9, 4, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kAdd, false, {0, 10, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {8, 11, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 2, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {8, 9, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {13, 4, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {0, 7, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {1, 10, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {7, 11, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {7, 8, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {13, 9, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {1, 6, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kExp, false, {15, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {14, 16, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {6, 12, 17}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {2, 5, 18}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {4, 12, 17}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {5, 9, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {3, 18, 19}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {21, 19, 18}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 20, 22}, -1, 0.0, nullptr},
 };
-constexpr Expression k_elu_backward{nodes_k_elu_backward, 20, kFloating, false};
+constexpr Expression k_elu_backward{nodes_k_elu_backward, 24, kFloating, false};
 // eq.Scalar: self == other
 constexpr ExpressionNode nodes_k_eq_Scalar[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -672,31 +676,41 @@ constexpr ExpressionNode nodes_k_hardshrink[] = {
     {ExpressionOp::kWhere, false, {5, 6, 0}, -1, 0.0, nullptr},
 };
 constexpr Expression k_hardshrink{nodes_k_hardshrink, 8, kFloating, false};
-// hardshrink_backward: where(self < -lambd or self > lambd, grad_out, 0)
+// hardshrink_backward: where(is_cuda, where(self >= -lambd and self <= lambd, 0, grad_out), where(self < -lambd or self > lambd, grad_out, 0))
 constexpr ExpressionNode nodes_k_hardshrink_backward[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 2, 0.0, nullptr},
-    {ExpressionOp::kNegate, false, {1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kLess, true, {0, 2, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kGreater, true, {0, 1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kOr, true, {3, 4, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kNegate, false, {2, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreaterEqual, true, {1, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAnd, true, {4, 5, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {5, 6, 7}, -1, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {6, 7, 8}, -1, 0.0, nullptr},
+    {ExpressionOp::kLess, true, {1, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kOr, true, {10, 11, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {12, 8, 7}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 9, 13}, -1, 0.0, nullptr},
 };
-constexpr Expression k_hardshrink_backward{nodes_k_hardshrink_backward, 9, kFloating, false};
-// hardsigmoid: min(max(self + 3, 0), 6) / 6
+constexpr Expression k_hardshrink_backward{nodes_k_hardshrink_backward, 15, kFloating, false};
+// hardsigmoid: where(is_cuda, min(max(self + 3, 0), 6) * 0.1666666716337204, min(max(self + 3, 0), 6) / 6)
 constexpr ExpressionNode nodes_k_hardsigmoid[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 3.0, nullptr},
-    {ExpressionOp::kAdd, false, {0, 1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {1, 2, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMaximum, false, {2, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMaximum, false, {3, 4, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 6.0, nullptr},
-    {ExpressionOp::kMinimum, false, {4, 5, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kDivide, false, {6, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMinimum, false, {5, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.1666666716337204, nullptr},
+    {ExpressionOp::kMultiply, false, {7, 8, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kDivide, false, {7, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 9, 10}, -1, 0.0, nullptr},
 };
-constexpr Expression k_hardsigmoid{nodes_k_hardsigmoid, 8, kFloating, false};
+constexpr Expression k_hardsigmoid{nodes_k_hardsigmoid, 12, kFloating, false};
 // hardsigmoid_backward: where(self > -3 and self < 3, grad_output * 0.1666666716337204, 0)
 constexpr ExpressionNode nodes_k_hardsigmoid_backward[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
@@ -712,45 +726,58 @@ constexpr ExpressionNode nodes_k_hardsigmoid_backward[] = {
     {ExpressionOp::kWhere, false, {5, 8, 9}, -1, 0.0, nullptr},
 };
 constexpr Expression k_hardsigmoid_backward{nodes_k_hardsigmoid_backward, 11, kFloating, false};
-// hardswish: self * min(max(self + 3, 0), 6) / 6
+// hardswish: where(is_cuda, self * min(max(self + 3, 0), 6) * 0.1666666716337204, self * min(max(self + 3, 0), 6) / 6)
 constexpr ExpressionNode nodes_k_hardswish[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 3.0, nullptr},
-    {ExpressionOp::kAdd, false, {0, 1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {1, 2, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMaximum, false, {2, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMaximum, false, {3, 4, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 6.0, nullptr},
-    {ExpressionOp::kMinimum, false, {4, 5, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {0, 6, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kDivide, false, {7, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMinimum, false, {5, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {1, 7, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.1666666716337204, nullptr},
+    {ExpressionOp::kMultiply, false, {8, 9, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kDivide, false, {8, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 10, 11}, -1, 0.0, nullptr},
 };
-constexpr Expression k_hardswish{nodes_k_hardswish, 9, kFloating, false};
-// hardswish_backward: where(since("2.8"), where(self <= -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5))), where(since("2.7"), where(self < -3, 0, where(self > 3, grad_output, grad_output * (self / 3 + 0.5))), where(self < -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5)))))
+constexpr Expression k_hardswish{nodes_k_hardswish, 13, kFloating, false};
+// hardswish_backward: where(is_cuda, where(since("2.8"), where(self <= -3, 0, where(self < 3, grad_output * (self / 3 + 0.5), grad_output)), where(self < -3, 0, where(self <= 3, grad_output * (self / 3 + 0.5), grad_output))), where(since("2.8"), where(self <= -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5))), where(since("2.7"), where(self < -3, 0, where(self > 3, grad_output, grad_output * (self / 3 + 0.5))), where(self < -3, 0, where(self >= 3, grad_output, grad_output * (self / 3 + 0.5))))))
 constexpr ExpressionNode nodes_k_hardswish_backward[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kSince, true, {-1, -1, -1}, -1, 208.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, -3.0, nullptr},
-    {ExpressionOp::kLessEqual, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {2, 3, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 3.0, nullptr},
-    {ExpressionOp::kGreaterEqual, true, {1, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLess, true, {2, 6, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
-    {ExpressionOp::kDivide, false, {1, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kDivide, false, {2, 6, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.5, nullptr},
-    {ExpressionOp::kAdd, false, {8, 9, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {7, 10, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {6, 7, 11}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {3, 4, 12}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {9, 10, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {8, 11, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {7, 12, 8}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {4, 5, 13}, -1, 0.0, nullptr},
+    {ExpressionOp::kLess, true, {2, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {2, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {16, 12, 8}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {15, 5, 17}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {1, 14, 18}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreaterEqual, true, {2, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {20, 8, 12}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {4, 5, 21}, -1, 0.0, nullptr},
     {ExpressionOp::kSince, true, {-1, -1, -1}, -1, 207.0, nullptr},
-    {ExpressionOp::kLess, true, {1, 2, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kGreater, true, {1, 5, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {16, 7, 11}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {15, 4, 17}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {15, 4, 12}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {14, 18, 19}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {0, 13, 20}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {2, 6, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {24, 8, 12}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {15, 5, 25}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {15, 5, 21}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {23, 26, 27}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {1, 22, 28}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 19, 29}, -1, 0.0, nullptr},
 };
-constexpr Expression k_hardswish_backward{nodes_k_hardswish_backward, 22, kFloating, false};
+constexpr Expression k_hardswish_backward{nodes_k_hardswish_backward, 31, kFloating, false};
 // hardtanh: min(max(self, min_val), max_val)
 constexpr ExpressionNode nodes_k_hardtanh[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -760,19 +787,25 @@ constexpr ExpressionNode nodes_k_hardtanh[] = {
     {ExpressionOp::kMinimum, false, {2, 3, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_hardtanh{nodes_k_hardtanh, 5, kFloating | kInteger, false};
-// hardtanh_backward: where(self > min_val and self < max_val, grad_output, 0)
+// hardtanh_backward: where(is_cuda, where(self <= min_val or self >= max_val, 0, grad_output), where(self > min_val and self < max_val, grad_output, 0))
 constexpr ExpressionNode nodes_k_hardtanh_backward[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 2, 0.0, nullptr},
-    {ExpressionOp::kGreater, true, {0, 1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {1, 2, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 3, 0.0, nullptr},
-    {ExpressionOp::kLess, true, {0, 3, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kAnd, true, {2, 4, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kGreaterEqual, true, {1, 4, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kOr, true, {3, 5, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {5, 6, 7}, -1, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {6, 7, 8}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLess, true, {1, 4, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAnd, true, {10, 11, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {12, 8, 7}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 9, 13}, -1, 0.0, nullptr},
 };
-constexpr Expression k_hardtanh_backward{nodes_k_hardtanh_backward, 9, kFloating, false};
+constexpr Expression k_hardtanh_backward{nodes_k_hardtanh_backward, 15, kFloating, false};
 // heaviside: where(self == 0, values, where(self > 0, 1, 0))
 constexpr ExpressionNode nodes_k_heaviside[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -1034,27 +1067,33 @@ constexpr ExpressionNode nodes_k_logit[] = {
     {ExpressionOp::kLog, false, {11, -1, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_logit{nodes_k_logit, 13, kFloating, false};
-// logit_backward: where(self >= where(has(eps), eps, 0) and self <= 1 - where(has(eps), eps, 0), grad_output / (self * (1 - self)), where(has(eps), 0, nan))
+// logit_backward: where(is_cuda, where(self < where(has(eps), eps, 0) or self > 1 - where(has(eps), eps, 0), where(has(eps), 0, nan), grad_output / (self * (1 - self))), where(self >= where(has(eps), eps, 0) and self <= 1 - where(has(eps), eps, 0), grad_output / (self * (1 - self)), where(has(eps), 0, nan)))
 constexpr ExpressionNode nodes_k_logit_backward[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
     {ExpressionOp::kHas, true, {-1, -1, -1}, 2, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 2, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {1, 2, 3}, -1, 0.0, nullptr},
-    {ExpressionOp::kGreaterEqual, true, {0, 4, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {2, 3, 4}, -1, 0.0, nullptr},
+    {ExpressionOp::kLess, true, {1, 5, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 1.0, nullptr},
-    {ExpressionOp::kSubtract, false, {6, 4, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kLessEqual, true, {0, 7, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kAnd, true, {5, 8, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
-    {ExpressionOp::kSubtract, false, {6, 0, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {0, 11, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kDivide, false, {10, 12, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kSubtract, false, {7, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {1, 8, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kOr, true, {6, 9, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, NAN, nullptr},
-    {ExpressionOp::kWhere, false, {1, 3, 14}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {9, 13, 15}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {2, 4, 11}, -1, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kSubtract, false, {7, 1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {1, 14, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kDivide, false, {13, 15, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {10, 12, 16}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreaterEqual, true, {1, 5, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {1, 8, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAnd, true, {18, 19, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {20, 16, 12}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 17, 21}, -1, 0.0, nullptr},
 };
-constexpr Expression k_logit_backward{nodes_k_logit_backward, 17, kFloating, false};
+constexpr Expression k_logit_backward{nodes_k_logit_backward, 23, kFloating, false};
 // logsumexp: log(sum(exp(self - where(abs(max(self)) == inf, 0, max(self))))) + where(abs(max(self)) == inf, 0, max(self))
 constexpr ExpressionNode nodes_k_logsumexp[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -1497,19 +1536,25 @@ constexpr ExpressionNode nodes_k_softplus_backward[] = {
     {ExpressionOp::kWhere, false, {4, 5, 10}, -1, 0.0, nullptr},
 };
 constexpr Expression k_softplus_backward{nodes_k_softplus_backward, 12, kFloating, false};
-// softshrink_backward: where(self < -lambd or self > lambd, grad_output, 0)
+// softshrink_backward: where(is_cuda, where(self >= -lambd and self <= lambd, 0, grad_output), where(self < -lambd or self > lambd, grad_output, 0))
 constexpr ExpressionNode nodes_k_softshrink_backward[] = {
+    {ExpressionOp::kIsCuda, true, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 1, 0.0, nullptr},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 2, 0.0, nullptr},
-    {ExpressionOp::kNegate, false, {1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kLess, true, {0, 2, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kGreater, true, {0, 1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kOr, true, {3, 4, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kNegate, false, {2, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreaterEqual, true, {1, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kLessEqual, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAnd, true, {4, 5, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {5, 6, 7}, -1, 0.0, nullptr},
+    {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {6, 7, 8}, -1, 0.0, nullptr},
+    {ExpressionOp::kLess, true, {1, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kGreater, true, {1, 2, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kOr, true, {10, 11, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {12, 8, 7}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 9, 13}, -1, 0.0, nullptr},
 };
-constexpr Expression k_softshrink_backward{nodes_k_softshrink_backward, 9, kFloating, false};
+constexpr Expression k_softshrink_backward{nodes_k_softshrink_backward, 15, kFloating, false};
 // special_entr: where(isnan(self), self, where(self > 0, -self * log(self), where(self == 0, 0, -inf)))
 constexpr ExpressionNode nodes_k_special_entr[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},

@@ -1,6 +1,7 @@
 """Real moves and real kernels on a CUDA device. tests/python/test_placement.py says what is inferred without one."""
 
 import collections
+import copy
 import re
 
 import pytest
@@ -12,6 +13,7 @@ import framejit
 import test_expressions as expressions
 import test_native_operators as operators
 from framejit import _C
+from support.counts import counting
 from support.native import kernels_asked_for
 from support.same_as_eager import assert_same_as_eager, at_least
 from test_placement import OPERATORS, facts
@@ -118,19 +120,21 @@ def test_a_model_is_trained():
         torch.nn.Flatten(), torch.nn.Linear(8, 4),
     ).cuda()  # fmt: skip
     x, target = torch.randn(2, 3, 8, 8, device="cuda"), torch.tensor([1, 3], device="cuda")
-    compiled = framejit.to_static(net)
+    eager = copy.deepcopy(net)
+    framejit.to_static(net)
 
     def gradients(model):
-        net.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         F.cross_entropy(model(x), target).backward()
-        return [p.grad.clone() for p in net.parameters()]
+        return [p.grad.clone() for p in model.parameters()]
 
     with torch.backends.cudnn.flags(deterministic=True, benchmark=False):
-        expected = gradients(net)
-        for _ in range(3):
-            for mine, theirs in zip(gradients(compiled), expected):
-                torch.testing.assert_close(mine, theirs)
-    assert len(compiled.graphs) >= 1
+        expected = gradients(eager)
+        with counting() as counted:
+            for _ in range(3):
+                for mine, theirs in zip(gradients(net), expected):
+                    torch.testing.assert_close(mine, theirs)
+    assert (counted.captures, counted.hits, counted.breaks) == (1, 2, 0)
 
 
 def test_attention_takes_the_kernel_that_eager_takes():
@@ -180,7 +184,7 @@ MIXED = {
     "cat": lambda x, y: torch.cat([x, y]),
     "linear": lambda x, y: F.linear(x, y),
     "in place": lambda x, y: x.clone().add_(y),
-    "index": lambda x, y: x.cpu()[y.long()],
+    "index": lambda x, y: y[x.long().clamp(0, 1)],
 }
 
 
@@ -216,6 +220,15 @@ def test_a_device_context():
             graphs=at_least(1),
             breaks=None,
         )
+
+
+def test_facts_of_the_device():
+    def f(x):
+        if torch.cuda.is_bf16_supported() and torch.cuda.get_device_capability() >= (8, 0):
+            x = x.bfloat16().float()
+        return x + torch.cuda.device_count(), torch.cuda.get_device_name(0), torch.cuda.current_device()
+
+    check(f, x23("cuda"))
 
 
 def test_pinned_memory():

@@ -3,7 +3,7 @@
 The language is Python's of expressions: numbers, `inf`, `nan`, `pi`, the arguments of the schema, arithmetic, comparisons,
 `and`, `or`, `not`, and the functions of graph/expression.def. `has(x)` tells whether an optional argument is given,
 `mode == "text"` compares one that is a text, `count` is how many elements a reduction reduces to one, `since("2.8")` tells whether torch is
-of that release or later.
+of that release or later, `is_cuda` whether the result is on a CUDA device.
 """
 
 from __future__ import annotations
@@ -166,6 +166,8 @@ class Parser:
             if arg.element not in NUMBERS:
                 self.fail(f"expected an argument that is a number, got {arg.name!r}, of type {arg.type}")
             return self.add("kArgument", "n", index=index)
+        if tree.id == "is_cuda":
+            return self.add("kIsCuda", "t")
         if tree.id == "count" and "reduction" in self.entry.row_traits:
             return self.add("kCount", "n")
         if tree.id in LEAVES:

@@ -45,7 +45,7 @@ def tensor_bytes(tensor):
     if plain.layout != torch.strided:
         plain = plain.to_dense()
     # Not contiguous(): that keeps any stride of a dimension of one item, which view() does not take.
-    rows = torch.empty(plain.numel(), dtype=plain.dtype).copy_(plain.reshape(-1))
+    rows = torch.empty(plain.numel(), dtype=plain.dtype, device="cpu").copy_(plain.reshape(-1))
     return rows.view(torch.uint8).numpy().tobytes() if rows.numel() else b""
 
 
