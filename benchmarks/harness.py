@@ -58,55 +58,76 @@ class Samples:
         return Samples([t * factor for t in self.cpu], [t * factor for t in self.wall])
 
 
-def time_once(call: Callable[[], Any]) -> Samples:
-    """One call, cold or warm, after a garbage collection."""
+def nothing() -> None:
+    """How calls end that have done their work when they return."""
+
+
+def time_once(call: Callable[[], Any], finish: Callable[[], None] = nothing) -> Samples:
+    """One call, cold or warm, after a garbage collection. `finish` waits for what it has only started."""
     gc.collect()
+    finish()
     wall, cpu = time.perf_counter(), time.thread_time()
     call()
+    finish()
     cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
     return Samples([cpu], [wall])
 
 
-def _block(call: Callable[[], Any], count: int) -> Samples:
+def _block(call: Callable[[], Any], count: int, finish: Callable[[], None]) -> Samples:
     repeat = range(count)
     wall, cpu = time.perf_counter(), time.thread_time()
     for _ in repeat:
         call()
+    finish()
     cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
     return Samples([cpu / count], [wall / count])
 
 
-def _block_length(call: Callable[[], Any], seconds: float) -> int:
+def _block_length(call: Callable[[], Any], seconds: float, finish: Callable[[], None]) -> int:
     count = 1
     while True:
-        took = _block(call, count).wall[0] * count
+        took = _block(call, count, finish).wall[0] * count
         if took >= seconds / 4 or count >= 1_000_000:
             return max(1, int(count * seconds / max(took, 1e-9)))
         count *= 4
 
 
-def interleave(calls: Dict[str, Callable[[], Any]], repeats: int = 40, block_s: float = 0.004) -> Dict[str, Samples]:
-    """Time warm calls: short blocks of each in turn, `repeats` rounds, the order rotating from round to round."""
+def interleave(
+    calls: Dict[str, Callable[[], Any]],
+    repeats: int = 40,
+    block_s: float = 0.004,
+    finish: Callable[[], None] = nothing,
+) -> Dict[str, Samples]:
+    """Time warm calls: short blocks of each in turn, `repeats` rounds, the order rotating from round to round.
+
+    Each block ends with `finish`, which waits for what its calls have only started.
+    """
     names = list(calls)
     for name in names:
         for _ in range(3):
             calls[name]()
-    counts = {name: _block_length(calls[name], block_s) for name in names}
+        finish()
+    counts = {name: _block_length(calls[name], block_s, finish) for name in names}
     taken = {name: Samples([], []) for name in names}
     gc.collect()
     for turn in range(repeats):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            sample = _block(calls[name], counts[name])
+            sample = _block(calls[name], counts[name], finish)
             taken[name].cpu += sample.cpu
             taken[name].wall += sample.wall
     return taken
 
 
-def peak_memory(call: Callable[[], Any]) -> int:
-    """The most bytes of tensors that one call holds beyond what was there before, as LibTorch's profiler tells."""
+def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int:
+    """The most bytes of tensors on a device that one call holds beyond what was there before, as LibTorch tells."""
     import torch
 
+    if device != "cpu":
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        return torch.cuda.max_memory_allocated() - before
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -133,6 +154,8 @@ def environment() -> Dict[str, Any]:
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
         "arguments": sys.argv[1:],
     }
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        facts["gpu"] = sys.modules["torch"].cuda.get_device_name()
     for package in ("torch", "torchvision", "timm", "transformers"):
         if package in sys.modules:
             facts[package] = sys.modules[package].__version__

@@ -15,7 +15,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "docs", "performance")
 RESULTS = os.path.join(ROOT, "build", "benchmarks")
-NAMES = ("steady", "steps", "frozen", "two_threads", "capture", "overhead")
+NAMES = ("steady", "steps", "frozen", "two_threads", "cuda", "cuda_models", "cuda_training", "capture", "overhead")
 # Results of steady.py under other names, each a table of its own: heading and text.
 FURTHER = {
     "steps": (
@@ -27,8 +27,14 @@ FURTHER = {
         "`freeze=True`, and inductor with its switch `freezing`. Eager, framejit and inductor without it ran beside them.",
     ),
     "two_threads": ("Two threads", "The same with two intra-op threads, on a machine with two processors."),
+    "cuda": (
+        "CUDA: functions that fuse, and small programs",
+        "Calls end when the device has done its work. Without CUDA graphs, neither framejit's nor inductor's.",
+    ),
+    "cuda_models": ("CUDA: models, inference", "Bound by launches at these sizes."),
+    "cuda_training": ("CUDA: training", "Forward, loss and backward; a step as one function, or a model alone."),
 }
-KEPT = ("python", "torch", "cpu", "cpus", "load", "arguments")
+KEPT = ("python", "torch", "cpu", "cpus", "gpu", "load", "arguments")
 LABELS = {
     "framejit": "framejit (aten)",
     "framejit-native": "framejit (native)",
@@ -56,7 +62,7 @@ def take():
             continue
         with open(file) as results:
             found = json.load(results)
-        environment = {key: found["environment"][key] for key in KEPT}
+        environment = {key: found["environment"][key] for key in KEPT if key in found["environment"]}
         with open(os.path.join(FOLDER, name + ".json"), "w") as out:
             json.dump({"environment": environment, "rows": found["rows"]}, out, indent=1)
             out.write("\n")
@@ -167,6 +173,24 @@ def plot(file, cases, compiled, value, label):
     pyplot.close(figure)
 
 
+def first_and_peaks(heading, rows):
+    """First calls in ms, and peaks of memory in MiB."""
+    cases = by_case(rows)
+    compiled = compiled_in(cases)
+    return {
+        "heading": heading,
+        "labels": [LABELS[c] for c in compiled],
+        "first": [
+            {"name": case, "cells": [digits(max(found[c]["first_ms"], 0)) for c in compiled]}
+            for case, found in cases.items()
+        ],
+        "peaks": [
+            {"name": case, "cells": [f"{found[c]['peak_bytes'] / 2**20:.2f}" for c in ["eager", *compiled]]}
+            for case, found in cases.items()
+        ],
+    }
+
+
 def capture_rows(results):
     """Each model and mode beside its peer."""
     made = []
@@ -231,10 +255,6 @@ def main():
         lambda found, c: max(found[c]["first_ms"], 0.1),
         "first call less an eager call, ms",
     )
-    peaks = [
-        {"name": case, "cells": [f"{found[c]['peak_bytes'] / 2**20:.2f}" for c in ["eager", *compiled]]}
-        for case, found in cases.items()
-    ]
     environments = {}
     for name, found in results.items():
         if found:
@@ -248,12 +268,11 @@ def main():
     page = template.render(
         environments=environments,
         groups=steady_tables(results),
-        labels=[LABELS[c] for c in compiled],
-        first=[
-            {"name": case, "cells": [digits(max(found[c]["first_ms"], 0)) for c in compiled]}
-            for case, found in cases.items()
+        devices=[
+            first_and_peaks(heading, results[name]["rows"])
+            for name, heading in (("steady", "The processor"), ("cuda", "CUDA"), ("cuda_models", "CUDA, models"))
+            if results[name]
         ],
-        peaks=peaks,
         capture=capture_rows(results["capture"]),
         overhead=overhead_table(results["overhead"]),
     )

@@ -8,6 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 PRODUCTS = {
     "addbmm", "addmm", "addmv", "baddbmm", "bmm", "convolution", "convolution_backward", "mm", "mv",
     "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
 }  # fmt: skip
 
 

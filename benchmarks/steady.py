@@ -1,6 +1,6 @@
 """Steady state and compile time: eager, framejit with its back ends, and torch.compile with inductor, in one process.
 
-    python benchmarks/steady.py [--only fused,overhead,inference,training,steps,gpt_train] [--threads 1]
+    python benchmarks/steady.py [--only fused,overhead,inference,training,steps,gpt_train] [--threads 1] [--device cuda]
 
 "first call" is the first call's wall clock less an eager call: capture and compilation. Kernels of framejit come from an
 empty folder of its own for each run, inductor's from an empty one as well. "warm" is wall clock per call, the contestants
@@ -26,20 +26,25 @@ import torch  # noqa: E402
 PRODUCTS = "products"
 
 
-def measure(name, chosen, repeats):
+def measure(name, chosen, repeats, device):
     """A row for each contestant: first call and warm call in ms, and the peak of memory of a warm call."""
-    case = steady_cases.CASES[name]
-    eager = case(lambda target: target)
+    finish = harness.nothing if device == "cpu" else torch.cuda.synchronize
+
+    def made(convert):
+        with torch.device(device):
+            return steady_cases.CASES[name](convert)
+
+    eager = made(lambda target: target)
     eager()
-    base = min(harness.time_once(eager).wall[0] for _ in range(5))
+    base = min(harness.time_once(eager, finish).wall[0] for _ in range(5))
     calls, first = {}, {}
     for contestant in chosen:
         contestant.reset()
-        calls[contestant.name] = case(contestant.convert)
-        first[contestant.name] = (harness.time_once(calls[contestant.name]).wall[0] - base) * 1e3
+        calls[contestant.name] = made(contestant.convert)
+        first[contestant.name] = (harness.time_once(calls[contestant.name], finish).wall[0] - base) * 1e3
     # Eager's products alone, as its kernels do them.
     calls[PRODUCTS] = products.products_of(eager)
-    taken = harness.interleave(calls, repeats)
+    taken = harness.interleave(calls, repeats, finish=finish)
     products_ms = harness.summarize([t * 1e3 for t in taken.pop(PRODUCTS).wall])
     return [
         {
@@ -51,7 +56,7 @@ def measure(name, chosen, repeats):
             "faster": harness.summarize(
                 [a / b for a, b in zip(taken[chosen[0].name].wall, taken[contestant.name].wall)]
             ),
-            "peak_bytes": harness.peak_memory(calls[contestant.name]),
+            "peak_bytes": harness.peak_memory(calls[contestant.name], device),
             "products_ms": products_ms,
         }
         for contestant in chosen
@@ -101,15 +106,16 @@ def main():
     parser.add_argument("--only", default="fused,overhead", help=f"cases or groups: {', '.join(steady_cases.GROUPS)}")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where all tensors of the cases lie")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     chosen = contestants.choose(arguments.contestants, "eager,framejit,framejit-native,dynamo-inductor")
     for contestant in chosen:  # imports and first uses are no part of it
-        contestant.convert(lambda x: torch.relu(x) * 2 + 1)(torch.ones(3))
+        contestant.convert(lambda x: torch.relu(x) * 2 + 1)(torch.ones(3, device=arguments.device))
     rows = []
     for name in names_of(arguments.only):
         harness.progress(name)
-        rows += measure(name, chosen, arguments.repeats)
+        rows += measure(name, chosen, arguments.repeats, arguments.device)
         harness.write_json(arguments.json, rows)
     show(rows, chosen)
 
