@@ -1,6 +1,7 @@
 """CPython's own tests pass while they, and all modules imported for them, run from re-assembled code, or captured.
 
 FRAMEJIT_CPYTHON_TESTS=all runs all modules of support/cpython_modules.txt captured, else a sample of them.
+FRAMEJIT_CPYTHON_SCATTERED=10 runs them scattered as well (support/cpython_tests.py), with the seeds from 0 to 9; else a few are, with one.
 """
 
 import json
@@ -21,6 +22,7 @@ SAMPLE = [
     "test_grammar", "test_scope", "test_unpack", "test_with", "test_class", "test_contextlib", "test_tuple", "test_bool",
     "test_string", "test_range", "test_slice",
 ]
+SCATTERED = ["test_scope", "test_contextlib", "test_class"]
 SUPPORT = os.path.join(os.path.dirname(__file__), "support")
 RUNNER = os.path.join(SUPPORT, "cpython_tests.py")
 SECONDS = 300
@@ -32,6 +34,12 @@ def captured_modules():
         return SAMPLE
     with open(os.path.join(SUPPORT, "cpython_modules.txt")) as file:
         return [line.strip() for line in file if line.strip() and not line.startswith("#")]
+
+
+def scattered_runs():
+    """(module, seed)"""
+    seeds = int(os.environ.get("FRAMEJIT_CPYTHON_SCATTERED", "0"))
+    return [(name, seed) for seed in range(seeds) for name in captured_modules()] or [(name, 0) for name in SCATTERED]
 
 
 def listed_tests(module):
@@ -64,20 +72,20 @@ def run_module(mode, name, folder, *more):
     )
 
 
-def failing_tests(mode, name, folder):
+def failing_tests(mode, name, folder, *more):
     """The ids of the tests that fail, and what the run printed. Of a run that does not end by itself, the module's name."""
     report = os.path.join(str(folder), mode + ".json")
     if os.path.exists(report):
         os.remove(report)
     try:
-        run = run_module(mode, name, folder, report)
+        run = run_module(mode, name, folder, report, *more)
     except subprocess.TimeoutExpired:
         return {name}, "it ran longer than {} s".format(SECONDS)
     if not os.path.exists(report):
         return {name}, run.stdout
     with open(report) as file:
         outcome = json.load(file)
-    assert outcome["tests"] > 0 and (outcome["replaced"] > 0) == (mode == "captured"), outcome
+    assert outcome["tests"] > 0 and (outcome["replaced"] > 0) == (mode != "eager"), outcome
     return set(outcome["failed"]), run.stdout
 
 
@@ -100,3 +108,14 @@ def test_cpython_test_passes_captured(name, tmp_path):
     assert not new, "{} fail captured:\n{}".format(new, printed[-6000:])
     passing = sorted(test for test in set(listed) - lost if not listed[test].startswith(AT_TIMES))
     assert not passing, "{} pass now: take them off the list".format(passing)
+
+
+@pytest.mark.parametrize("name,seed", scattered_runs())
+def test_cpython_test_passes_scattered(name, seed, tmp_path):
+    need_cpython_tests(name)
+    fail_eagerly, printed = failing_tests("eager", name, tmp_path)
+    if name in fail_eagerly:
+        pytest.skip("it does not run eagerly either: " + printed[-200:])
+    failing, printed = failing_tests("scattered", name, tmp_path, str(seed))
+    new = sorted(failing - fail_eagerly - set(listed_tests(name)))
+    assert not new, "{} fail scattered:\n{}".format(new, printed[-6000:])

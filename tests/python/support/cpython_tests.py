@@ -2,11 +2,14 @@
 
     python cpython_tests.py reassembled test_grammar
     python cpython_tests.py captured test_grammar [report.json]
+    python cpython_tests.py scattered test_grammar [report.json [seed]]
 
 reassembled: each code object that the import system compiles or loads, nested ones included, is decoded and assembled
 again before it runs; so are the test module itself and what `compile`, `exec` and `eval` of a string are called with
 inside it.
 captured: every frame of the process goes through the simulator and regenerated code.
+scattered: as captured, beside torch, but a random share of the functions of CPython's tests is left to the interpreter, so
+that captures end at calls in the midst of others.
 eager: nothing is replaced, to compare with.
 
 The report says how many tests ran and the ids of those that failed.
@@ -16,6 +19,8 @@ import builtins
 import doctest
 import importlib.machinery
 import json
+import os
+import random
 import signal
 import sys
 import types
@@ -52,6 +57,38 @@ def install():
         return reassemble(code) if isinstance(code, CODE) else code
 
     builtins.compile = patched_compile
+
+
+def nested_codes(code):
+    for constant in code.co_consts:
+        if isinstance(constant, CODE):
+            yield constant
+            yield from nested_codes(constant)
+
+
+def scatter(seed):
+    import torch
+
+    import framejit
+    from framejit import _C
+
+    chance = random.Random(seed)
+    share = chance.uniform(0.15, 0.4)
+    loader = importlib.machinery.SourceFileLoader
+    original_get_code = loader.get_code
+
+    def get_code(self, fullname):
+        code = original_get_code(self, fullname)
+        if isinstance(code, CODE) and fullname.startswith("test."):
+            for nested in nested_codes(code):
+                if chance.random() < share:
+                    _C.mark_eager(nested)
+        return code
+
+    loader.get_code = get_code
+    # The standard library is the program here.
+    _C.set_skipped_prefixes([], [os.path.dirname(module.__file__) for module in (torch, framejit)])
+    _core.capture_everything()
 
 
 def with_flags(args, kwargs, flags):
@@ -95,12 +132,14 @@ def write_report(path, result):
 def main():
     mode, name = sys.argv[1:3]
     report = sys.argv[3] if len(sys.argv) > 3 else None
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     sys.argv[1:] = []
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a process that was started in the background ignores it
     # Fresh copies of what the start-up has loaded already would be other modules; the tests' own modules are new.
     import unittest
 
-    {"reassembled": install, "captured": _core.capture_everything, "eager": lambda: None}[mode]()
+    modes = {"reassembled": install, "captured": _core.capture_everything, "scattered": lambda: scatter(seed)}
+    modes.get(mode, lambda: None)()
     module = __import__("test." + name, fromlist=["x"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     # Before 3.10 doctests ran from test_main.
