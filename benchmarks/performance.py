@@ -63,6 +63,7 @@ def take():
         with open(file) as results:
             found = json.load(results)
         environment = {key: found["environment"][key] for key in KEPT if key in found["environment"]}
+        environment["arguments"] = without_json(environment["arguments"])
         with open(os.path.join(FOLDER, name + ".json"), "w") as out:
             json.dump({"environment": environment, "rows": found["rows"]}, out, indent=1)
             out.write("\n")
@@ -78,12 +79,12 @@ def read(name):
 
 
 def without_json(arguments):
-    """The command line that another machine would use."""
+    """Those that another machine would use."""
     kept = list(arguments)
     if "--json" in kept:
         at = kept.index("--json")
         del kept[at : at + 2]
-    return " ".join(kept)
+    return kept
 
 
 def by_case(rows):
@@ -259,7 +260,7 @@ def main():
     for name, found in results.items():
         if found:
             environment = dict(found["environment"])
-            environment["arguments"] = without_json(environment["arguments"])
+            environment["arguments"] = " ".join(environment["arguments"])
             environment["load"] = f"{environment['load'][0]:.1f}"
             environment["script"] = "steady" if name in FURTHER else name
             environments[name] = environment
