@@ -11,6 +11,7 @@ captured: every frame of the process goes through the simulator and regenerated 
 scattered: as captured, beside torch, but a random share of the functions of CPython's tests is left to the interpreter, so
 that captures end at calls in the midst of others.
 eager: nothing is replaced, to compare with.
+eager_beside_torch: the same with torch, which puts functions of its own into the standard library.
 
 The report says how many tests ran and the ids of those that failed.
 """
@@ -138,8 +139,14 @@ def main():
     # Fresh copies of what the start-up has loaded already would be other modules; the tests' own modules are new.
     import unittest
 
-    modes = {"reassembled": install, "captured": _core.capture_everything, "scattered": lambda: scatter(seed)}
-    modes.get(mode, lambda: None)()
+    modes = {
+        "reassembled": install,
+        "captured": _core.capture_everything,
+        "scattered": lambda: scatter(seed),
+        "eager": lambda: None,
+        "eager_beside_torch": lambda: __import__("torch"),
+    }
+    modes[mode]()
     module = __import__("test." + name, fromlist=["x"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     # Before 3.10 doctests ran from test_main.
@@ -149,7 +156,7 @@ def main():
     print("%s: %d" % (mode, replaced()))
     if report:
         write_report(report, result)
-    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and (replaced() > 0 or mode == "eager") else 1)
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and (replaced() > 0 or mode.startswith("eager")) else 1)
 
 
 if __name__ == "__main__":
