@@ -18,9 +18,11 @@ Ref make_exception(Simulator& sim, SymValue& value, bool is_cause) {
                                         : "exceptions must derive from BaseException");
   SymValue made = sim.call(value, {});
   if (PyExceptionInstance_Check(sim.realise(made))) return made.obj;
-  if (is_cause) sim.stop(StopReason::kUnsupportedValue, "a class of exceptions makes a cause that is none");
-  PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", obj,
-               Py_TYPE(made.obj.get()));
+  // The message shows both types, which a metaclass of the program may do in its own way.
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(made.obj.get()));
+  if (is_cause || Py_TYPE(obj) != &PyType_Type || Py_TYPE(type) != &PyType_Type)
+    sim.stop(StopReason::kUnsupportedValue, "a class of exceptions makes what is none");
+  PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", obj, type);
   sim.raise();
 }
 

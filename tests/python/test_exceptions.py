@@ -268,7 +268,24 @@ def test_raise_of_something_else():
 
 class Impostor(Exception):
     def __new__(cls):
+        LOG.append("made")
         return list(range(20))
+
+
+class Shown(type):
+    def __repr__(cls):
+        LOG.append("shown")
+        return "Shown"
+
+
+class ShownImpostor(Exception, metaclass=Shown):
+    def __new__(cls):
+        LOG.append("made")
+        return list(range(20))
+
+
+def raise_shown_impostor():
+    raise ShownImpostor
 
 
 def raise_impostor():
@@ -283,7 +300,7 @@ def raise_from_impostor():
     raise KeyError(1) from Impostor
 
 
-@pytest.mark.parametrize("run", [raise_impostor, raise_from_number, raise_from_impostor])
+@pytest.mark.parametrize("run", [raise_impostor, raise_shown_impostor, raise_from_number, raise_from_impostor])
 def test_raise_of_what_is_no_exception(run):
     def fn(x):
         try:
@@ -292,7 +309,8 @@ def test_raise_of_what_is_no_exception(run):
             caught = type(error), str(error)
         return x + 1, caught
 
-    assert_same_as_eager(fn, torch.ones(2), breaks=None, graphs=None)
+    LOG.clear()
+    assert_same_as_eager(fn, torch.ones(2), breaks=None, graphs=None, cold_runs=3, after=lambda result: list(LOG))
 
 
 def test_raise_without_an_active_exception():

@@ -193,7 +193,7 @@ def hardswish_gradient(result, gradient, x):
 
 
 # Where CUDA's own kernel differs from the processor's: what it makes of the processor's result and of the arguments.
-# tests/python/test_gpu.py holds the kernels against it on a device.
+# tests/python/test_gpu.py holds ours against CUDA's on a device.
 OTHERWISE_ON_CUDA = {
     "aten::hardswish": sixths(lambda x: x),
     "aten::hardsigmoid": sixths(torch.ones_like),
