@@ -34,8 +34,8 @@ class Executable {
   // backward keeps.
   virtual size_t output_count() const = 0;
 
-  // The graph that computes gradients, or null if no output requires one. For reports.
-  virtual const graph::Graph* backward_graph() const { return nullptr; }
+  // Those that compute gradients, in the order in which they run; none if no output requires one. For reports.
+  virtual std::vector<const graph::Graph*> backward_graphs() const { return {}; }
 
   // A copy as a framejit.Graph, whose outputs are what run() gives. `sources`: what each input is, in words. Null with
   // a Python error.

@@ -55,9 +55,9 @@ PyObject* get_text(PyObject* self, void*) {
 }
 
 PyObject* get_backward_text(PyObject* self, void*) {
-  const graph::Graph* backward = program_of(self).executable->backward_graph();
-  if (!backward) Py_RETURN_NONE;
-  std::string text = graph::to_text(*backward);
+  std::string text;
+  for (const graph::Graph* part : program_of(self).executable->backward_graphs()) text += graph::to_text(*part);
+  if (text.empty()) Py_RETURN_NONE;
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 

@@ -49,7 +49,9 @@ std::string reason_name(StopReason reason) { return stop_reason_info(reason).nam
 Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segment& segment) {
   const graph::Capture& capture = entry.capture();
   const graph::Graph& graph = capture.graph;
-  const graph::Graph* backward = entry.executable() ? entry.executable()->backward_graph() : nullptr;
+  std::string backward;
+  if (entry.executable())
+    for (const graph::Graph* part : entry.executable()->backward_graphs()) backward += graph::to_text(*part);
   const bool breaks = !entry.returns();
   std::vector<std::string> sources;
   for (graph::SourceId source : capture.input_sources)
@@ -57,7 +59,7 @@ Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segme
   const GraphData data(graph);
   Record record;
   record.set("graph", graph::to_text(graph))
-      .set("backward", backward ? text(graph::to_text(*backward)) : Ref::borrow(Py_None))
+      .set("backward", backward.empty() ? Ref::borrow(Py_None) : text(backward))
       .set("ops", uint64_t{entry.op_count()})
       .set("guards", guard_texts(entry, cache.decoded()))
       .set("location", describe_place(cache.decoded(), segment.at()))

@@ -56,7 +56,9 @@ class AtenExecutable final : public runtime::Executable {
 
   RunStatus run(PyObject* const* inputs, PyObject** outputs) override;
   size_t output_count() const override { return outputs_.size(); }
-  const graph::Graph* backward_graph() const override { return training_ ? &training_->first_graph() : nullptr; }
+  std::vector<const graph::Graph*> backward_graphs() const override {
+    return training_ ? training_->backward_graphs() : std::vector<const graph::Graph*>();
+  }
   Ref graph_object(std::vector<std::string> sources) const override {
     return copy_of_program(graph_, facts_, outputs_, std::move(sources));
   }
@@ -65,6 +67,8 @@ class AtenExecutable final : public runtime::Executable {
   void compute(Registers& registers, Plan::Progress& progress) const;
   bool can_be_undone() const;
   RunStatus take_back(Plan::Progress& progress);
+  void attach(Registers& registers, PyObject* const* inputs, const ViewReplay::Views& views,
+              torch::autograd::edge_list& of_views) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
   bool lie_apart(PyObject* const* inputs);
 
@@ -172,9 +176,33 @@ void add_traceback(const graph::Graph& graph, graph::LocationId at) {
   }
 }
 
+// What has autograd's history, before views of roots are made: they go on from theirs.
+void AtenExecutable::attach(Registers& registers, PyObject* const* inputs, const ViewReplay::Views& views,
+                            torch::autograd::edge_list& of_views) const {
+  if (training_) {
+    std::vector<at::Tensor> tensors;
+    for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
+    of_views = attach_history(training_, plan_, tensors.data(), registers.data(), views);
+  }
+  for (const auto& [root, reached] : freed_) {
+    std::vector<at::Tensor> tensors;
+    for (uint32_t i : reached) tensors.push_back(unpack_tensor(inputs[i]));
+    set_freed_history(registers[root], tensors);
+  }
+}
+
 void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const {
   std::vector<at::Tensor> tensors;
-  if (!plain_outputs_) views_.run(plan_, registers.data(), tensors);
+  ViewReplay::Views views;
+  torch::autograd::edge_list of_views;
+  if (!plain_outputs_) views_.run(plan_, registers.data(), /*of_inputs=*/true, views);
+  attach(registers, inputs, views, of_views);
+  if (!plain_outputs_) {
+    views_.run(plan_, registers.data(), /*of_inputs=*/false, views);
+    tensors = views_.outputs(plan_, registers.data(), views);
+  }
+  for (size_t i = 0; i < of_views.size(); ++i)
+    torch::autograd::impl::set_gradient_edge(tensors[training_->history().views[i].output], of_views[i]);
   for (size_t i = 0; i < tensors.size(); ++i)
     if (outputs_[i].custom_view && tensors[i].is_view())
       torch::autograd::impl::get_view_autograd_meta(tensors[i])
@@ -234,16 +262,6 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
     compute(registers, progress);
     computed = true;
     if (progress.expected) is_checked_ = true;
-    if (training_) {
-      std::vector<at::Tensor> tensors;
-      for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
-      attach_history(training_, plan_, tensors.data(), registers.data());
-    }
-    for (const auto& [root, reached] : freed_) {
-      std::vector<at::Tensor> tensors;
-      for (uint32_t i : reached) tensors.push_back(unpack_tensor(inputs[i]));
-      set_freed_history(registers[root], tensors);
-    }
     make_outputs(registers, inputs, outputs);
     return true;
   };

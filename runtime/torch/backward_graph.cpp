@@ -1,10 +1,11 @@
 // Recording gradients: LibTorch's engine runs over the autograd graph of the fakes, and what it calls is recorded
 // behind the forward graph, then cut off.
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/_efficientzerotensor.h>
 #include <Python.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@
 namespace framejit::torchlib {
 
 using graph::ValueId;
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
 
 namespace {
 
@@ -97,46 +100,88 @@ class LetThrough {
 
 }  // namespace
 
-std::vector<TangentMeta> usual_tangents(const Recording& recording) {
-  std::vector<TangentMeta> tangents;
-  for (const at::Tensor& root : recording.root_fakes) {
-    TangentMeta& tangent = tangents.emplace_back();
-    tangent.defined = true;
-    tangent.meta = meta_of(*root.unsafeGetTensorImpl());
-    tangent.meta.storage_offset = 0;
-    if (!tangent.meta.is_non_overlapping_and_dense())
-      tangent.meta.strides = graph::contiguous_strides(tangent.meta.sizes);
+namespace {
+
+// Which operations of autograd are recorded while this lives.
+class NotedOperations {
+ public:
+  explicit NotedOperations(Recorder& recorder) : recorder_(recorder) { recorder_.set_operations(&noted_); }
+  ~NotedOperations() { recorder_.set_operations(nullptr); }
+  NotedOperations(const NotedOperations&) = delete;
+  NotedOperations& operator=(const NotedOperations&) = delete;
+
+  // Those that read values of the forward.
+  std::vector<const torch::autograd::Node*> reading(const graph::Graph& joint, size_t first_value,
+                                                    const std::vector<ValueId>& tangents) const {
+    std::vector<const torch::autograd::Node*> found;
+    for (const auto& [node, operation] : noted_) {
+      bool reads = false;
+      for (const graph::Operand& operand : joint.node(node).args())
+        graph::for_each_value(operand, [&](ValueId value) {
+          const bool is_tangent = std::find(tangents.begin(), tangents.end(), value) != tangents.end();
+          reads = reads || (!is_tangent && (value.index() < first_value || joint.value(value).is_input()));
+        });
+      if (reads && operation && (found.empty() || found.back() != operation)) found.push_back(operation);
+    }
+    return found;
   }
-  return tangents;
+
+ private:
+  Recorder& recorder_;
+  Recorder::Operations noted_;
+};
+
+}  // namespace
+
+static at::Tensor zeros_like(const graph::TensorMeta& meta) {
+  return at::_efficientzerotensor(to_array(meta.sizes),
+                                  at::TensorOptions().dtype(from_dtype(meta.dtype)).device(from_device(meta.device)));
 }
 
-BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents) {
+TangentMeta usual_tangent(const at::Tensor& root) {
+  TangentMeta tangent;
+  tangent.defined = true;
+  tangent.meta = meta_of(*root.unsafeGetTensorImpl());
+  tangent.meta.storage_offset = 0;
+  if (!tangent.meta.is_non_overlapping_and_dense())
+    tangent.meta.strides = graph::contiguous_strides(tangent.meta.sizes);
+  return tangent;
+}
+
+BackwardGraph record_backward(Recording& recording, const edge_list& from, const std::vector<TangentMeta>& tangents,
+                              const edge_list& to) {
   graph::Graph& joint = *recording.joint;
   joint.set_new_state({});  // a backward runs later, in a state of its own
   recording.recorder.set_graph(&joint);
   const BehindForward behind(recording);
   Recorder::Active active(&recording.recorder);
 
-  std::vector<at::Tensor> outputs, grad_outputs, inputs;
-  std::vector<uint32_t> tangent_roots;
+  edge_list begin;
+  variable_list begin_gradients;
+  std::vector<uint32_t> tangent_numbers;
   std::vector<ValueId> tangent_values;
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined) continue;
-    outputs.push_back(recording.root_fakes[i]);
-    grad_outputs.push_back(recording.recorder.add_input(tangents[i].meta));
-    tangent_values.push_back(fake_impl(grad_outputs.back())->value());
-    tangent_roots.push_back(static_cast<uint32_t>(i));
+    begin.push_back(from[i]);
+    if (tangents[i].zero) {
+      begin_gradients.push_back(zeros_like(tangents[i].meta));
+      continue;
+    }
+    begin_gradients.push_back(recording.recorder.add_input(tangents[i].meta));
+    tangent_values.push_back(fake_impl(begin_gradients.back())->value());
+    tangent_numbers.push_back(static_cast<uint32_t>(i));
   }
-  for (uint32_t i : recording.differentiable_inputs) inputs.push_back(recording.inputs[i].fake);
-  std::vector<at::Tensor> grads;
-  {
+  variable_list grads(to.size());
+  NotedOperations noted(recording.recorder);
+  if (!to.empty() && !begin.empty()) {
     std::optional<LetThrough> let_through;
     if (!recording.functions.empty()) let_through.emplace(*gate_for_program_code());
     AllowThreads no_gil;
     Unrecordable unrecordable(recording, behind.first_node());
     OnThisThread here;
-    grads = torch::autograd::grad(outputs, inputs, grad_outputs, /*retain_graph=*/true, /*create_graph=*/false,
-                                  /*allow_unused=*/true);
+    grads =
+        torch::autograd::Engine::get_default_engine().execute(begin, begin_gradients, /*keep_graph=*/true,
+                                                              /*create_graph=*/false, /*accumulate_grad=*/false, to);
     unrecordable.clear();
   }
   std::vector<ValueId> gradients;
@@ -151,27 +196,24 @@ BackwardGraph record_backward(Recording& recording, const std::vector<TangentMet
                                                 .parameters = tangent_values,
                                                 .outputs = gradients,
                                                 .locations = false});
-  return {std::move(split.graph), std::move(split.captured), std::move(tangent_roots), std::move(split.outputs)};
+  return {std::move(split.graph), std::move(split.captured), std::move(tangent_numbers), std::move(split.outputs),
+          noted.reading(joint, behind.first_value(), tangent_values)};
 }
 
 namespace {
 
 // Whether a backward of this root goes over freed history on its way to these inputs.
-bool goes_over_freed(Recording& recording, size_t root, std::vector<uint32_t> inputs) {
-  const std::vector<TangentMeta> usual = usual_tangents(recording);
-  std::vector<TangentMeta> tangents(usual.size());
-  tangents[root] = usual[root];
-  recording.differentiable_inputs.swap(inputs);
-  bool freed = false;
+bool goes_over_freed(Recording& recording, const at::Tensor& root, const std::vector<uint32_t>& inputs) {
+  edge_list to;
+  for (uint32_t input : inputs) to.push_back(torch::autograd::impl::gradient_edge(recording.inputs[input].fake));
   try {
-    record_backward(recording, tangents);
+    record_backward(recording, {torch::autograd::impl::gradient_edge(root)}, {usual_tangent(root)}, to);
   } catch (const c10::Error& error) {
     recording.unrecordable = {};
-    freed = std::string_view(error.what_without_backtrace()).find(torch::autograd::ERR_BACKWARD_TWICE) !=
-            std::string_view::npos;
+    return std::string_view(error.what_without_backtrace()).find(torch::autograd::ERR_BACKWARD_TWICE) !=
+           std::string_view::npos;
   }
-  recording.differentiable_inputs.swap(inputs);
-  return freed;
+  return false;
 }
 
 std::vector<uint32_t> reached_inputs(const Recording& recording, const at::Tensor& root) {
@@ -190,11 +232,11 @@ void set_freed_roots_apart(Recording& recording) {
   std::vector<ValueId> roots;
   std::vector<at::Tensor> fakes;
   for (size_t i = 0; i < recording.roots.size(); ++i) {
-    if (goes_over_freed(recording, i, recording.differentiable_inputs)) {
+    if (goes_over_freed(recording, recording.root_fakes[i], recording.differentiable_inputs)) {
       FreedRoot freed{recording.roots[i], reached_inputs(recording, recording.root_fakes[i])};
       if (recording.partial_backward.valid())
         for (uint32_t input : freed.inputs)
-          if (!goes_over_freed(recording, i, {input})) {
+          if (!goes_over_freed(recording, recording.root_fakes[i], {input})) {
             recording.unrecordable = recording.partial_backward;
             TORCH_CHECK(false, "framejit: a backward with named inputs freed a part of a result's history");
           }

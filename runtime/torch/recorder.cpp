@@ -209,7 +209,9 @@ ValueId Recorder::add_node(const OpEntry& op) {
   }
   sequences_.resize(graph_->node_count(), at::sequence_number::peek());
   sequences_.push_back(at::sequence_number::peek());
-  const graph::Node& node = graph_->node(graph_->add_node(op.id, operands_, results_, location_));
+  const graph::NodeId added = graph_->add_node(op.id, operands_, results_, location_);
+  if (operations_) operations_->emplace_back(added, torch::autograd::get_current_node().get());
+  const graph::Node& node = graph_->node(added);
   if (c10::GradMode::is_enabled() != ambient_grad_mode_) {
     has_mixed_grad_mode_ = true;
     program_mixes_grad_modes_ = program_mixes_grad_modes_ || !in_function_;

@@ -77,6 +77,9 @@ class Recorder {
   // While gradients are recorded: of which operation of autograd the recorder threw, if it did (its sequence number).
   std::optional<uint64_t> failed_sequence() const { return failed_sequence_; }
   void note_failure();
+  // While gradients are recorded: which operation of autograd each node is of. Null ends it.
+  using Operations = std::vector<std::pair<graph::NodeId, const torch::autograd::Node*>>;
+  void set_operations(Operations* operations) { operations_ = operations; }
   // The first node recorded after autograd made the operation with this sequence number; invalid if there is none.
   graph::NodeId node_of_sequence(uint64_t sequence, size_t node_count) const;
 
@@ -147,6 +150,7 @@ class Recorder {
   graph::NodeId refused_;
   std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation
   std::optional<uint64_t> failed_sequence_;
+  Operations* operations_ = nullptr;
 };
 
 }  // namespace framejit::torchlib

@@ -124,7 +124,10 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     ValueId root = root_of(recording, spec.value, &views, &resized_root, &cut);
     if (cut && output.requires_grad()) return refuse("an output is a view that a torch.autograd.Function gave");
     if (views && resized_root) return refuse("an output is a view of a tensor that is reshaped in place");
-    if (!output.requires_grad() || spec.data || !known_roots.try_emplace(root.value, true).second) continue;
+    if (!output.requires_grad() || spec.data) continue;
+    const auto number = static_cast<uint32_t>(recording.outputs.size() - 1);
+    if (views) recording.views.push_back({number, graph.value(root).is_input(), output});
+    if (!known_roots.try_emplace(root.value, true).second) continue;
     if (graph.value(root).is_input()) {
       if (!is_view_of_input(output, recording))
         return refuse("an output shares memory with a tensor from outside and has a history of its own");

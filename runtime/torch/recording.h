@@ -2,6 +2,9 @@
 // made into tensors of the program, and the fakes, whose autograd graph is asked for gradients.
 #pragma once
 
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,21 +34,21 @@ struct OutputSpec {
   bool custom_view = false;  // a view that a torch.autograd.Function returned: autograd words its errors so
 };
 
-// The graph that computes gradients. Its inputs are the saved values of the forward graph, then the tangents.
+// A graph that computes gradients. Its inputs are the saved values of the forward graph, then the tangents.
 struct BackwardGraph {
   graph::Graph graph{"backward"};
   std::vector<graph::ValueId> saved;      // values of the forward graph
-  std::vector<uint32_t> tangents;         // index of the root that each further input is the gradient of
-  std::vector<graph::ValueId> gradients;  // of each differentiable input; invalid: none
+  std::vector<uint32_t> tangents;         // which of those asked for each further input is
+  std::vector<graph::ValueId> gradients;  // beside those asked for; invalid: none
+  // Those of the fakes' graph that read what they have saved; compared only.
+  std::vector<const torch::autograd::Node*> operations;
 };
 
-// What is known of the gradient of one root: how the backward was specialised.
+// What is known of a gradient that comes in: how a backward was specialised.
 struct TangentMeta {
   bool defined = false;
+  bool zero = false;  // LibTorch's kind of tensor that has nothing but zeros, and no memory
   graph::TensorMeta meta;
-  friend bool operator==(const TangentMeta& a, const TangentMeta& b) {
-    return a.defined == b.defined && a.meta == b.meta;
-  }
 };
 
 // A result whose history the program has differentiated and freed inside of the capture: its backward raises what
@@ -53,6 +56,13 @@ struct TangentMeta {
 struct FreedRoot {
   graph::ValueId value;
   std::vector<uint32_t> inputs;
+};
+
+// An output that is a view, with a history of its own that begins at its base.
+struct ViewOutput {
+  uint32_t output;  // in Recording::outputs
+  bool of_input;
+  at::Tensor fake;
 };
 
 struct Recording {
@@ -68,6 +78,7 @@ struct Recording {
   // with their autograd graph.
   std::vector<graph::ValueId> roots;
   std::vector<at::Tensor> root_fakes;
+  std::vector<ViewOutput> views;
   std::vector<uint32_t> differentiable_inputs;
   // The program has differentiated inside of the capture, and what that went over cannot be differentiated again.
   bool history_freed = false;
@@ -90,13 +101,15 @@ std::unordered_map<const torch::autograd::Node*, uint32_t> inputs_by_end(const R
 // Fills in everything but the inputs. False with a reason if a graph with these outputs cannot be run as eager would.
 bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outputs, std::string* why_not);
 
-// Records the gradients of the inputs for tangents like these. May be called again, from any thread but one at a time.
-BackwardGraph record_backward(Recording& recording, const std::vector<TangentMeta>& tangents);
+// Records what the fakes' graph gives at the edges `to` for tangents like these, which come in at the edges `from`. May
+// be called again, from any thread but one at a time.
+BackwardGraph record_backward(Recording& recording, const torch::autograd::edge_list& from,
+                              const std::vector<TangentMeta>& tangents, const torch::autograd::edge_list& to);
 // Takes the roots whose backward goes over freed history out of roots and root_fakes. Throws if that of one is freed in
 // part.
 void set_freed_roots_apart(Recording& recording);
-// Tangents that are laid out as the roots are.
-std::vector<TangentMeta> usual_tangents(const Recording& recording);
+// A tangent that is laid out as the root is.
+TangentMeta usual_tangent(const at::Tensor& root);
 
 // The node that computes `value` from another tensor by a view, or null: `value` is fresh. An operator that changes
 // sizes in place counts when `through_in_place`.

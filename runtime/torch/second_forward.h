@@ -10,39 +10,62 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/torch/history_blocks.h"
 #include "runtime/torch/plan.h"
 #include "runtime/torch/recording.h"
-#include "runtime/torch/root_groups.h"
 
 namespace framejit::torchlib {
 
 class SecondForward {
  public:
-  // Of one cluster. `is_only`: there are no others. The recording must outlive this.
-  SecondForward(const Recording& recording, const RootCluster& cluster, bool is_only);
+  // Of one block. What it is given must outlive this.
+  SecondForward(const Recording& recording, const History& history, size_t block);
 
   // Whether it begins with this input of the graph.
   bool reads(uint32_t input) const { return reads_.empty() || reads_[input]; }
   // Before the first of the next, while nobody else uses the recording's joint graph. Throws where the graph cannot be
   // run twice, with the reason.
   void prepare();
-  // Runs it on the inputs that it reads and differentiates through that. `gradients`: of all roots of the recording,
-  // undefined for those of other clusters. Returns those of the cluster's inputs. Thread-safe.
+  // Runs it on the inputs that it reads and differentiates through that. `gradients`: of the block's entries. Returns
+  // those of its exits, the sum for each, or of those that are wanted. Thread-safe.
   torch::autograd::variable_list differentiate(const std::vector<at::Tensor>& inputs,
-                                               const torch::autograd::variable_list& gradients) const;
+                                               const torch::autograd::variable_list& gradients,
+                                               const std::vector<bool>& wanted) const;
 
  private:
+  // An edge of the fakes' graph, which has the same shape as autograd's of this forward: where its operation is among
+  // operations_of(), and the number of what comes in or goes out there.
+  struct Place {
+    uint32_t operation, number;
+  };
+  using Operations = std::vector<torch::autograd::Node*>;
   void take_part();
+  void find_places();
+  void require_same_shape(const Operations& operations) const;
+  torch::autograd::variable_list differentiate_all(const at::Tensor* registers, const std::vector<at::Tensor>& inputs,
+                                                   const torch::autograd::variable_list& gradients,
+                                                   const std::vector<uint32_t>& exits) const;
+  torch::autograd::variable_list differentiate_block(const at::Tensor& root, const std::vector<at::Tensor>& inputs,
+                                                     const torch::autograd::variable_list& gradients,
+                                                     const std::vector<uint32_t>& exits) const;
+  // The whole history, between roots and inputs.
+  bool is_whole() const;
+  const HistoryBlock& block() const { return history_.blocks[block_]; }
   const graph::Graph& graph() const { return part_ ? *part_ : *recording_.joint; }
 
   const Recording& recording_;
-  const RootCluster& cluster_;
+  const History& history_;
+  const size_t block_;
   std::string why_not_;
-  std::optional<graph::Graph> part_;   // what the cluster alone needs; none: the recording's whole graph
-  std::vector<graph::ValueId> roots_;  // beside the cluster's, in graph()
+  std::optional<graph::Graph> part_;   // what the block's root alone needs; none: the recording's whole graph
+  std::vector<graph::ValueId> roots_;  // of the whole, or the block's, in graph()
   std::vector<bool> reads_;            // beside the recording's inputs; empty: all
   std::vector<std::pair<uint32_t, graph::ValueId>> inputs_;  // those of the recording that it reads, in graph()
   std::unique_ptr<Plan> plan_;
+  // Of a block, not of the whole.
+  Operations fakes_;
+  std::vector<Place> entries_;
+  std::vector<std::vector<Place>> exits_;  // beside the block's, their arrivals
 };
 
 }  // namespace framejit::torchlib

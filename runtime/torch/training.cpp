@@ -2,7 +2,6 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,8 +11,10 @@
 #include "base/check.h"
 #include "graph/alias.h"
 #include "graph/expression.h"
+#include "graph/generated/builders.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
+#include "runtime/torch/saved_readers.h"
 
 namespace framejit::torchlib {
 
@@ -28,6 +29,7 @@ std::vector<TangentMeta> tangents_of(const std::vector<at::Tensor>& gradients) {
     TangentMeta& tangent = tangents.emplace_back();
     tangent.defined = gradient.defined();
     if (!tangent.defined) continue;
+    tangent.zero = gradient._is_zerotensor();
     tangent.meta = meta_of(*gradient.unsafeGetTensorImpl());
     tangent.meta.storage_offset = 0;
   }
@@ -39,6 +41,7 @@ bool fits(const BackwardPlan& plan, const std::vector<at::Tensor>& gradients) {
     const TangentMeta& tangent = plan.tangents[i];
     if (tangent.defined != gradients[i].defined()) return false;
     if (!tangent.defined) continue;
+    if (tangent.zero != gradients[i]._is_zerotensor()) return false;
     const c10::TensorImpl& impl = *gradients[i].unsafeGetTensorImpl();
     if (impl.sizes() != to_array(tangent.meta.sizes) || impl.strides() != to_array(tangent.meta.strides) ||
         to_dtype(c10::typeMetaToScalarType(impl.dtype())) != tangent.meta.dtype ||
@@ -57,24 +60,70 @@ void set_reads(BackwardPlan& plan) {
   for (size_t i = 0; i < plan.saved.size(); ++i) plan.reads.push_back(read[graph.inputs()[i].index()]);
 }
 
+// Plans of a block for a part of its gradients: a program may ask for other ones each time.
+constexpr size_t kMostPlansOfParts = 16;
+
 }  // namespace
 
 TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
-    : recording_(std::move(recording)), groups_(root_groups(*recording_)) {
-  const std::vector<RootCluster>& clusters = groups_.clusters;
-  for (const RootCluster& cluster : clusters)
-    second_forwards_.push_back(std::make_unique<SecondForward>(*recording_, cluster, clusters.size() == 1));
+    : recording_(std::move(recording)), history_(cut_into_blocks(*recording_)), parts_(history_.blocks.size()) {
   // Autocast is usually over when the backward runs.
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  plans_.push_back(std::make_unique<BackwardPlan>());
-  plans_[0]->tangents = usual_tangents(*recording_);
-  plans_[0]->graph = record_backward(*recording_, plans_[0]->tangents);
-  saved_ = plans_[0]->graph.saved;
-  for (size_t i = 0; i < saved_.size(); ++i) plans_[0]->saved.push_back(static_cast<uint32_t>(i));
-  set_reads(*plans_[0]);
-  add_group_plans();
+  record_usual_plans();
+  for (size_t block = 0; block < parts_.size(); ++block)
+    parts_[block].second_forward = std::make_unique<SecondForward>(*recording_, history_, block);
+  for (Part& part : parts_) {
+    for (ValueId value : part.plans.front()->graph.saved)
+      if (std::find(saved_.begin(), saved_.end(), value) == saved_.end()) saved_.push_back(value);
+    find_saved(*part.plans.front());
+  }
   choose_watched();
   choose_needs();
+}
+
+void TrainingProgram::find_saved(BackwardPlan& plan) const {
+  for (ValueId value : plan.graph.saved) {
+    const auto found = std::find(saved_.begin(), saved_.end(), value);
+    plan.complete &= found != saved_.end();
+    plan.saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
+  }
+  set_reads(plan);
+}
+
+// Gradients of results are taken to be laid out as these, those between blocks are as the blocks before make them.
+void TrainingProgram::record_usual_plans() {
+  std::vector<std::vector<TangentMeta>> tangents(parts_.size());
+  for (size_t block = 0; block < parts_.size(); ++block) tangents[block].resize(history_.blocks[block].entries.size());
+  for (size_t root = 0; root < history_.roots.size(); ++root) {
+    const auto [block, entry] = history_.roots[root];
+    tangents[block][entry] = usual_tangent(recording_->root_fakes[root]);
+  }
+  for (const auto& [output, place] : history_.views)
+    for (const ViewOutput& view : recording_->views)
+      if (view.output == output) tangents[place.block][place.entry] = usual_tangent(view.fake);
+  for (size_t block = parts_.size(); block-- > 0;) {
+    const BackwardGraph& backward = record(block, std::move(tangents[block]), {}).graph;
+    size_t arrival = 0;
+    for (const BlockExit& exit : history_.blocks[block].exits) {
+      const bool is_sum = exit.arrivals.size() > 1;
+      for (size_t end = arrival + exit.arrivals.size(); arrival < end; ++arrival) {
+        const ValueId gradient = backward.gradients[arrival];
+        if (exit.to != BlockExit::To::kBlock || !gradient.valid()) continue;
+        TangentMeta& tangent = tangents[exit.block][exit.index];
+        tangent.defined = true;
+        tangent.meta = backward.graph.meta(gradient);
+        tangent.meta.storage_offset = 0;
+        if (is_sum && !tangent.meta.is_non_overlapping_and_dense())
+          tangent.meta.strides = graph::contiguous_strides(tangent.meta.sizes);
+      }
+    }
+  }
+}
+
+std::vector<const graph::Graph*> TrainingProgram::backward_graphs() const {
+  std::vector<const graph::Graph*> graphs;
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) graphs.push_back(&part->plans.front()->graph.graph);
+  return graphs;
 }
 
 void TrainingProgram::choose_watched() {
@@ -97,28 +146,15 @@ void TrainingProgram::choose_watched() {
   }
 }
 
-// Behind the first plan, one for each group alone.
-void TrainingProgram::add_group_plans() {
-  if (groups_.count == 1) return;
-  c10::AutoGradMode grad_mode(true);
-  for (size_t group = 0; group < groups_.count; ++group) {
-    std::vector<TangentMeta> tangents = plans_[0]->tangents;
-    for (size_t root = 0; root < tangents.size(); ++root)
-      if (groups_.group_of[root] != group) tangents[root] = {};
-    add_plan(std::move(tangents));
-  }
-}
-
 void TrainingProgram::choose_needs() {
-  const bool is_one = groups_.count == 1;
-  needs_.assign(groups_.count, {std::vector<bool>(saved_.size(), is_one), std::vector<bool>(watched_.size(), is_one)});
-  for (size_t group = 0; group < groups_.count && !is_one; ++group) {
-    const BackwardPlan& plan = *plans_[1 + group];
+  for (Part& part : parts_) {
+    part.needs = {std::vector<bool>(saved_.size()), std::vector<bool>(watched_.size())};
+    const BackwardPlan& plan = *part.plans.front();
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       const uint32_t at = plan.saved[i];
-      if (!plan.reads[i] || at >= saved_.size()) continue;
-      needs_[group].saved[at] = true;
-      if (watched_for_[at] < watched_.size()) needs_[group].watched[watched_for_[at]] = true;
+      if (!plan.reads[i]) continue;
+      part.needs.saved[at] = part.needs.any = true;
+      if (watched_for_[at] < watched_.size()) part.needs.watched[watched_for_[at]] = true;
     }
   }
 }
@@ -187,18 +223,54 @@ void TrainingProgram::choose_saved(bool kernels) {
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;
   for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
-  if (kernels) {
-    const std::vector<ValueId> exact = read_by_steps(plans_.front()->graph);
-    seen.insert(seen.end(), exact.begin(), exact.end());
-  }
+  if (kernels)
+    for (const Part& part : parts_) {
+      const std::vector<ValueId> exact = read_by_steps(part.plans.front()->graph);
+      seen.insert(seen.end(), exact.begin(), exact.end());
+    }
   saved_ = again_->values_to_keep(needed, seen, small_bytes);
   for (ValueId value : saved_)
     copied_.push_back(recording_->joint->value(value).is_input() &&
                       std::find(needed.begin(), needed.end(), value) == needed.end());
   choose_watched();
-  FJ_CHECK(compute_again(*plans_.front()), "a cut that leaves the backward without a value");
-  for (size_t i = 1; i < plans_.size(); ++i) plans_[i]->complete = plans_[i]->complete && compute_again(*plans_[i]);
+  for (size_t block = 0; block < parts_.size(); ++block) {
+    BackwardPlan& plan = *parts_[block].plans.front();
+    if (kernels) sum_arrivals(block, plan.graph);
+    FJ_CHECK(compute_again(plan), "a cut that leaves the backward without a value");
+  }
   choose_needs();
+}
+
+// As autograd does: in place where nobody else has the tensor.
+void TrainingProgram::sum_arrivals(size_t block, BackwardGraph& backward) const {
+  graph::Graph& graph = backward.graph;
+  graph::Builder builder(graph);
+  std::vector<uint32_t> uses(graph.value_count());
+  for (size_t n = 0; n < graph.node_count(); ++n)
+    for (const graph::Operand& operand : graph.node(graph::NodeId(n)).args())
+      graph::for_each_value(operand, [&](ValueId value) { ++uses[value.index()]; });
+  for (ValueId gradient : backward.gradients)
+    if (gradient.valid()) ++uses[gradient.index()];
+  auto is_own = [&](ValueId value) {
+    return value.index() >= uses.size() || (uses[value.index()] == 1 && !graph.value(value).is_input() &&
+                                            graph.value(value).result.alias == graph::AliasKind::kFresh &&
+                                            graph.meta(value).is_non_overlapping_and_dense());
+  };
+  std::vector<ValueId> sums;
+  size_t arrival = 0;
+  for (const BlockExit& exit : history_.blocks[block].exits) {
+    ValueId& sum = sums.emplace_back();
+    for (size_t end = arrival + exit.arrivals.size(); arrival < end; ++arrival) {
+      const ValueId gradient = backward.gradients[arrival];
+      if (gradient.valid() && sum.valid()) {
+        sum =
+            (is_own(sum) ? graph::ops::add_(builder, sum, gradient) : graph::ops::add(builder, sum, gradient)).value();
+      } else if (gradient.valid()) {
+        sum = gradient;
+      }
+    }
+  }
+  backward.gradients = std::move(sums);
 }
 
 // The plan's backward, over what is saved.
@@ -215,45 +287,81 @@ bool TrainingProgram::compute_again(BackwardPlan& plan) const {
   return true;
 }
 
-BackwardPlan& TrainingProgram::add_plan(std::vector<TangentMeta> tangents) {
-  auto plan = std::make_unique<BackwardPlan>();
-  plan->graph = record_backward(*recording_, tangents);
-  plan->tangents = std::move(tangents);
-  if (again_) {
-    plan->complete = compute_again(*plan);
-  } else {
-    for (ValueId value : plan->graph.saved) {
-      auto found = std::find(saved_.begin(), saved_.end(), value);
-      plan->complete &= found != saved_.end();
-      plan->saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
-    }
-    set_reads(*plan);
+BackwardPlan& TrainingProgram::record(size_t block, std::vector<TangentMeta> tangents, std::vector<bool> wanted) {
+  const HistoryBlock& history = history_.blocks[block];
+  torch::autograd::edge_list ends;
+  std::vector<bool> is_wanted;  // each arrival
+  for (size_t i = 0; i < history.exits.size(); ++i) {
+    const auto& arrivals = history.exits[i].arrivals;
+    is_wanted.insert(is_wanted.end(), arrivals.size(), wanted.empty() || wanted[i]);
+    if (is_wanted.back()) ends.insert(ends.end(), arrivals.begin(), arrivals.end());
   }
-  plans_.push_back(std::move(plan));
-  return *plans_.back();
+  auto plan = std::make_unique<BackwardPlan>();
+  plan->graph = record_backward(*recording_, history.entries, tangents, ends);
+  std::vector<ValueId> gradients(is_wanted.size());
+  for (size_t i = 0, next = 0; i < gradients.size(); ++i)
+    if (is_wanted[i]) gradients[i] = plan->graph.gradients[next++];
+  plan->graph.gradients = std::move(gradients);
+  plan->tangents = std::move(tangents);
+  plan->wanted = std::move(wanted);
+  std::vector<std::unique_ptr<BackwardPlan>>& plans = parts_[block].plans;
+  plans.push_back(std::move(plan));
+  return *plans.back();
 }
 
-const BackwardPlan& TrainingProgram::plan_for(const std::vector<at::Tensor>& gradients) {
+BackwardPlan& TrainingProgram::add_plan(size_t block, std::vector<TangentMeta> tangents, std::vector<bool> wanted) {
+  BackwardPlan& plan = record(block, std::move(tangents), std::move(wanted));
+  if (kernels_) sum_arrivals(block, plan.graph);
+  if (again_) {
+    plan.complete = compute_again(plan);
+  } else {
+    find_saved(plan);
+  }
+  return plan;
+}
+
+BackwardPlan* TrainingProgram::find_plan(size_t block, const std::vector<at::Tensor>& gradients,
+                                         const std::vector<bool>& wanted) const {
+  for (const auto& plan : parts_[block].plans)
+    if (plan->wanted == wanted && fits(*plan, gradients)) return plan.get();
+  return nullptr;
+}
+
+const BackwardPlan& TrainingProgram::plan_for(size_t block, const std::vector<at::Tensor>& gradients,
+                                              const std::vector<bool>& wanted) {
   std::lock_guard<std::mutex> lock(mutex_);
-  BackwardPlan* found = nullptr;
-  for (const auto& plan : plans_)
-    if (fits(*plan, gradients)) found = plan.get();
+  const auto& plans = parts_[block].plans;
+  auto is_of_part = [](const auto& plan) { return !plan->wanted.empty(); };
+  BackwardPlan* found = find_plan(block, gradients, wanted);
+  const bool records_part =
+      std::count_if(plans.begin(), plans.end(), is_of_part) < static_cast<ptrdiff_t>(kMostPlansOfParts);
+  if (!found && !records_part) found = find_plan(block, gradients, {});
   if (!found) {
     c10::AutoGradMode grad_mode(true);
-    found = &add_plan(tangents_of(gradients));
+    found = &add_plan(block, tangents_of(gradients), records_part ? wanted : std::vector<bool>());
   }
+  for (BackwardPlan* plan : {found, plans.front().get()})
+    if (!wanted.empty() && plan->readers.empty()) plan->readers = count_readers(plan->graph);
   if (found->plan.register_count() == 0) build(*found, recording_->recorder.constants(), kernels_);
   return *found;
 }
 
-variable_list TrainingProgram::differentiate_again(size_t cluster, const std::vector<at::Tensor>& inputs,
-                                                   const variable_list& gradients) {
-  SecondForward& forward = *second_forwards_[cluster];
+variable_list TrainingProgram::differentiate_again(size_t block, const std::vector<at::Tensor>& inputs,
+                                                   const variable_list& gradients, const std::vector<bool>& wanted) {
+  SecondForward& forward = *parts_[block].second_forward;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     forward.prepare();
   }
-  return forward.differentiate(inputs, gradients);
+  variable_list sums = forward.differentiate(inputs, gradients, wanted);
+  if (kernels_) return sums;
+  variable_list results;
+  const std::vector<BlockExit>& exits = history_.blocks[block].exits;
+  for (size_t i = 0; i < exits.size(); ++i) {
+    results.push_back(std::move(sums[i]));
+    results.resize(results.size() + exits[i].arrivals.size() - 1);
+  }
+  return results;
 }
 
 }  // namespace framejit::torchlib

@@ -1,4 +1,4 @@
-// A captured graph as a node of autograd's graph, or several that have no input in common.
+// A captured graph as nodes of autograd's graph, one for each block of its history.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
@@ -10,21 +10,26 @@
 #include <vector>
 
 #include "graph/passes/rematerialize.h"
+#include "runtime/torch/history_blocks.h"
 #include "runtime/torch/plan.h"
 #include "runtime/torch/recording.h"
-#include "runtime/torch/root_groups.h"
 #include "runtime/torch/second_forward.h"
+#include "runtime/torch/view_replay.h"
 
 namespace framejit::torchlib {
 
-// The backward, specialised to which gradients arrive and how they are laid out.
+// A block's backward, specialised to which gradients arrive, how they are laid out and what is asked for.
 struct BackwardPlan {
-  std::vector<TangentMeta> tangents;
+  std::vector<TangentMeta> tangents;  // beside the block's entries
+  std::vector<bool> wanted;           // beside the block's exits; empty: all
+  // `gradients`: for each of the block's exits, its arrivals; their sum alone where kernels compute it.
   BackwardGraph graph;
   Plan plan;
   std::vector<uint32_t> saved;  // where each of its saved values is among TrainingProgram::saved()
   std::vector<bool> reads;      // beside `saved`
-  bool complete = true;         // false: it needs a value that is not saved
+  // Beside `saved`: how many operators read it, or what is computed from it before any gradient.
+  std::vector<uint32_t> readers;
+  bool complete = true;  // false: it needs a value that is not saved
 };
 
 // What all calls of one graph share.
@@ -35,58 +40,74 @@ class TrainingProgram {
   // Values of the forward graph that its backward needs.
   const std::vector<graph::ValueId>& saved() const { return saved_; }
   const Recording& recording() const { return *recording_; }
-  const graph::Graph& first_graph() const { return plans_.front()->graph.graph; }
+  const History& history() const { return history_; }
+  // In the order in which they run.
+  std::vector<const graph::Graph*> backward_graphs() const;
   // Whether saved()[i] is an input that may change before the backward runs: a copy is saved.
   bool saves_copy(size_t i) const { return !copied_.empty() && copied_[i]; }
   // Inputs, and tensors that the program gets to see, over whose memory some of saved() lies as a view or after a write
   // in place: whoever writes there changes what is saved.
   const std::vector<graph::ValueId>& watched() const { return watched_; }
-  // See root_groups.h.
-  const RootGroups& groups() const { return groups_; }
-  // Whether the backward of a group reads saved()[i], or watched()[i] is for one that it reads.
+  // Whether the backward of a block reads saved()[i], or watched()[i] is for one that it reads.
   struct Needs {
     std::vector<bool> saved, watched;
+    bool any = false;  // of `saved`
   };
-  const Needs& needs_of(size_t group) const { return needs_[group]; }
+  const Needs& needs_of(size_t block) const { return parts_[block].needs; }
+  // Whether an exit gets one gradient, the sum of all that arrive there, rather than each.
+  bool sums() const { return kernels_; }
   // What of the forward is computed again rather than saved, after which saved() has changed: what checkpointed
   // functions did, and with `kernels`, in which backwards then run elementwise operators, what these do. Before the
   // first run.
   void choose_saved(bool kernels);
   // Saved tensors of at most so many bytes stay saved. Returns what it was; for tests.
   static int64_t set_small(int64_t bytes);
-  // Records it if there is none yet. Thread-safe.
-  const BackwardPlan& plan_for(const std::vector<at::Tensor>& gradients);
+  // Records it if there is none yet. Thread-safe. `wanted`: see BackwardPlan; it may give more.
+  const BackwardPlan& plan_for(size_t block, const std::vector<at::Tensor>& gradients, const std::vector<bool>& wanted);
+  // For all that an ordinary backward asks for.
+  const BackwardPlan& usual_plan(size_t block) const { return *parts_[block].plans.front(); }
 
-  // What a second derivative of a cluster begins with.
-  const SecondForward& second_forward(size_t cluster) const { return *second_forwards_[cluster]; }
-  // See SecondForward::differentiate(). Thread-safe.
-  torch::autograd::variable_list differentiate_again(size_t cluster, const std::vector<at::Tensor>& inputs,
-                                                     const torch::autograd::variable_list& gradients);
+  // What a second derivative of a block begins with.
+  const SecondForward& second_forward(size_t block) const { return *parts_[block].second_forward; }
+  // See SecondForward::differentiate(): with what its exits get, as the block's plans give it. Thread-safe.
+  torch::autograd::variable_list differentiate_again(size_t block, const std::vector<at::Tensor>& inputs,
+                                                     const torch::autograd::variable_list& gradients,
+                                                     const std::vector<bool>& wanted);
 
  private:
-  BackwardPlan& add_plan(std::vector<TangentMeta> tangents);
+  struct Part {  // what there is for a block
+    std::vector<std::unique_ptr<BackwardPlan>> plans;
+    Needs needs;
+    std::unique_ptr<SecondForward> second_forward;
+  };
+  void record_usual_plans();
+  BackwardPlan& record(size_t block, std::vector<TangentMeta> tangents, std::vector<bool> wanted);
+  BackwardPlan& add_plan(size_t block, std::vector<TangentMeta> tangents, std::vector<bool> wanted);
+  BackwardPlan* find_plan(size_t block, const std::vector<at::Tensor>& gradients,
+                          const std::vector<bool>& wanted) const;
+  void find_saved(BackwardPlan& plan) const;
   void choose_watched();
-  void add_group_plans();
   void choose_needs();
+  void sum_arrivals(size_t block, BackwardGraph& backward) const;
   bool compute_again(BackwardPlan& plan) const;
 
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<graph::ValueId> watched_;
   std::vector<size_t> watched_for_;  // beside saved_: where it is in watched_, or beyond its end
-  RootGroups groups_;
-  std::vector<Needs> needs_;                       // of each group
+  History history_;
+  std::vector<Part> parts_;                        // beside history_.blocks
   std::vector<bool> copied_;                       // beside saved_, may be empty
   std::optional<graph::Rematerialization> again_;  // of the forward, where some of it is computed again
   bool kernels_ = false;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<BackwardPlan>> plans_;
-  std::vector<std::unique_ptr<SecondForward>> second_forwards_;  // beside the clusters
 };
 
-// Makes the nodes of one call, one for each cluster of roots, and gives the roots their history. `inputs`: all inputs
-// of the graph. `registers`: after the forward ran.
-void attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward, const at::Tensor* inputs,
-                    at::Tensor* registers);
+// Makes the nodes of one call, one for each block, and gives the roots their history. `inputs`: all inputs of the
+// graph. `registers`: after the forward ran. `views`: those of inputs. Returns what views of roots have for their
+// history, beside History::views.
+torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward,
+                                          const at::Tensor* inputs, at::Tensor* registers,
+                                          const ViewReplay::Views& views);
 
 }  // namespace framejit::torchlib

@@ -5,7 +5,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace framejit::torchlib {
 
@@ -47,6 +46,7 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
                 0,
                 node_base.value,
                 i + 1 == chain.size(),
+                graph.value(root).is_input(),
                 recording.recorder.grad_mode_of(result, recording.state.grad_mode()),
                 graph.node(graph::NodeId(index)).state.inference,
                 {}};
@@ -66,34 +66,38 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
   }
 }
 
-void ViewReplay::run(const Plan& plan, at::Tensor* registers, std::vector<at::Tensor>& outputs) const {
-  std::unordered_map<uint32_t, at::Tensor> views;
-  auto tensor_of = [&](uint32_t value, bool root) -> const at::Tensor& {
-    return root ? registers[plan.register_of(ValueId(value))] : views.at(value);
-  };
-  {
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    torch::jit::Stack stack;
-    for (const Step& step : steps_) {
-      std::optional<c10::InferenceMode> inference;
-      if (step.inference && *step.inference != c10::InferenceMode::is_enabled()) inference.emplace(*step.inference);
-      c10::AutoGradMode grad_mode(step.grad_mode);
-      stack.assign(step.arguments.begin(), step.arguments.end());
-      stack[step.base_arg] = tensor_of(step.base, step.base_is_root);
-      step.op->handle.callBoxed(stack);
-      if (stack[0].isTensorList()) {
-        size_t next = 0;
-        for (const at::Tensor& item : stack[0].toTensorVector()) views[step.results[next++]] = item;
-      } else {
-        views[step.results[0]] = stack[0].toTensor();
-      }
+static const at::Tensor& tensor_of(const Plan& plan, const at::Tensor* registers, const ViewReplay::Views& views,
+                                   uint32_t value, bool is_root) {
+  return is_root ? registers[plan.register_of(ValueId(value))] : views.at(value);
+}
+
+void ViewReplay::run(const Plan& plan, at::Tensor* registers, bool of_inputs, Views& views) const {
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  torch::jit::Stack stack;
+  for (const Step& step : steps_) {
+    if (step.of_input != of_inputs) continue;
+    std::optional<c10::InferenceMode> inference;
+    if (step.inference && *step.inference != c10::InferenceMode::is_enabled()) inference.emplace(*step.inference);
+    c10::AutoGradMode grad_mode(step.grad_mode);
+    stack.assign(step.arguments.begin(), step.arguments.end());
+    stack[step.base_arg] = tensor_of(plan, registers, views, step.base, step.base_is_root);
+    step.op->handle.callBoxed(stack);
+    if (stack[0].isTensorList()) {
+      size_t next = 0;
+      for (const at::Tensor& item : stack[0].toTensorVector()) views[step.results[next++]] = item;
+    } else {
+      views[step.results[0]] = stack[0].toTensor();
     }
   }
-  outputs.clear();
+}
+
+std::vector<at::Tensor> ViewReplay::outputs(const Plan& plan, at::Tensor* registers, const Views& views) const {
+  std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < values_.size(); ++i) {
-    outputs.push_back(tensor_of(values_[i].value, !from_views_[i]));
+    outputs.push_back(tensor_of(plan, registers, views, values_[i].value, !from_views_[i]));
     if (data_[i]) outputs.back() = outputs.back().variable_data();
   }
+  return outputs;
 }
 
 }  // namespace framejit::torchlib

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/torch/plan.h"
@@ -23,8 +24,11 @@ class ViewReplay {
   // Nodes that run() makes anew, by index; the plan needs them only if something else uses their results.
   const std::vector<bool>& nodes() const { return nodes_; }
 
-  // Makes the tensor of each output from the registers of the roots.
-  void run(const Plan& plan, at::Tensor* registers, std::vector<at::Tensor>& outputs) const;
+  using Views = std::unordered_map<uint32_t, at::Tensor>;  // by value
+  // Makes the views of inputs, or those of other tensors, from the registers of the roots.
+  void run(const Plan& plan, at::Tensor* registers, bool of_inputs, Views& views) const;
+  // The tensor of each output.
+  std::vector<at::Tensor> outputs(const Plan& plan, at::Tensor* registers, const Views& views) const;
 
  private:
   struct Step {
@@ -33,6 +37,7 @@ class ViewReplay {
     uint16_t base_arg;
     uint32_t base;  // a value
     bool base_is_root;
+    bool of_input;
     bool grad_mode;
     std::optional<bool> inference;  // none: as where the graph runs
     std::vector<uint32_t> results;  // values

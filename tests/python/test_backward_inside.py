@@ -330,7 +330,6 @@ def test_a_backward_that_frees_history_in_part_breaks():
     assert counted.break_reasons["GradientInside"] > 0, counted.break_reasons
 
 
-@pytest.mark.xfail(strict=True, reason="a result's history is one node, which is freed as a whole")
 def test_history_that_is_freed_in_part():
     def differentiated(compile_it):
         torch.manual_seed(0)

@@ -1,0 +1,60 @@
+// The history of a graph's results, as autograd has it of the fakes, in blocks: each becomes one node of autograd's
+// graph.
+#pragma once
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/torch/recording.h"
+
+namespace framejit::torchlib {
+
+// Where gradients leave a block, each by an edge of its own: in the order in which eager adds them up.
+struct BlockExit {
+  // An input of the recording, an output that is a view of one, an entry of a block that is made before this one.
+  enum class To : uint8_t { kInput, kView, kBlock };
+  To to;
+  uint32_t block;  // of the entry
+  uint32_t index;  // in Recording::differentiable_inputs, in Recording::outputs, of the entry
+  std::vector<torch::autograd::Edge> arrivals;  // ends of the fakes' graph
+};
+
+// Operations that a backward goes over together or not at all: the same results reach all of them. So a backward walks
+// from block to block as it walks in eager from operation to operation: what it does not reach keeps what is saved, and
+// hooks behind that are not called.
+struct HistoryBlock {
+  std::vector<torch::autograd::Edge> entries;  // where gradients come in: inputs of its operations
+  std::vector<BlockExit> exits;
+  uint32_t root = 0;  // the result that has the least history of those that reach it; in Recording::roots
+};
+
+// The entry that stands for the history of a result.
+struct ResultPlace {
+  uint32_t block, entry;
+};
+struct ViewPlace {
+  uint32_t output;  // in Recording::outputs
+  ResultPlace place;
+};
+
+struct History {
+  std::vector<HistoryBlock> blocks;  // in the order in which their nodes are made: autograd runs the last first
+  std::vector<ResultPlace> roots;    // beside Recording::roots
+  std::vector<ViewPlace> views;      // outputs that are views of roots, where roots have them in their history
+};
+
+// Cuts the fakes' graph apart where blocks end. Once for a recording.
+History cut_into_blocks(const Recording& recording);
+
+// The operations that a backward of `root` goes over, `ends` left out, in an order that is that of any graph of the
+// same shape. Cuts are passed over.
+std::vector<torch::autograd::Node*> operations_of(const torch::autograd::Edge& root,
+                                                  const std::vector<const torch::autograd::Node*>& ends);
+
+// An end that takes what goes along an edge, for as long as the edge is cut.
+torch::autograd::Edge end_in_place_of(const torch::autograd::Edge& edge);
+
+}  // namespace framejit::torchlib
