@@ -15,7 +15,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "docs", "performance")
 RESULTS = os.path.join(ROOT, "build", "benchmarks")
-NAMES = ("steady", "steps", "frozen", "two_threads", "cuda", "cuda_models", "cuda_training", "capture", "overhead")
+NAMES = ("steady", "steps", "frozen", "two_threads", "cuda", "cuda_models", "cuda_training", "capture", "growth", "overhead")
 # Results of steady.py under other names, each a table of its own: heading and text.
 FURTHER = {
     "steps": (
@@ -44,6 +44,7 @@ LABELS = {
     "dynamo-eager": "torch.compile(eager)",
     "eager": "eager",
 }
+GROWN = {"depth": "layers of a GPT", "length": "operators in a chain"}
 COLORS = {"framejit": "#8fb8de", "framejit-native": "#1f5fa8", "dynamo-inductor": "#e08a3c"}
 GROUPS = [
     ("fused", "Functions that fuse", "Bound by memory: what kernels are for."),
@@ -148,14 +149,19 @@ def steady_tables(results):
     return made
 
 
-def plot(file, cases, compiled, value, label):
-    """Bars for each case and contestant on a logarithmic axis."""
+def import_pyplot():
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "framejit", "font.size": 9})
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def plot(file, cases, compiled, value, label):
+    """Bars for each case and contestant on a logarithmic axis."""
+    pyplot = import_pyplot()
     figure, axes = pyplot.subplots(figsize=(9, 0.34 * len(cases) + 1.2))
     height = 0.8 / len(compiled)
     for index, contestant in enumerate(compiled):
@@ -213,6 +219,44 @@ def capture_rows(results):
     return made
 
 
+def plot_growth(file, rows):
+    """A panel for what grows, a line for each contestant, both axes logarithmic."""
+    pyplot = import_pyplot()
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    figure, panels = pyplot.subplots(1, len(kinds), figsize=(4.5 * len(kinds), 3), squeeze=False)
+    for kind, axes in zip(kinds, panels[0]):
+        for name in dict.fromkeys(row["contestant"] for row in rows):
+            points = [(r["size"], r["ms"]["median"]) for r in rows if (r["kind"], r["contestant"]) == (kind, name)]
+            axes.plot(*zip(*points), marker="o", label=LABELS[name], color=COLORS.get(name, COLORS["dynamo-inductor"]))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(GROWN[kind])
+        axes.set_ylabel("capture, ms")
+        axes.grid(linewidth=0.3)
+        axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def growth_tables(results):
+    """Of each kind: sizes beside contestants, in ms and in us for one layer or operator."""
+    rows = results["rows"] if results else []
+    names = list(dict.fromkeys(row["contestant"] for row in rows))
+    made = []
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        by_size = {}
+        for row in rows:
+            if row["kind"] == kind:
+                by_size.setdefault(row["size"], {})[row["contestant"]] = row["ms"]["median"]
+        cells = [
+            {"size": size, "cells": [c for n in names for c in (digits(ms[n]), digits(ms[n] / size * 1e3))]}
+            for size, ms in by_size.items()
+        ]
+        made.append({"what": GROWN[kind], "labels": [LABELS[name] for name in names], "rows": cells})
+    return made
+
+
 def overhead_table(results):
     """Cases beside contestants, in us."""
     if not results:
@@ -256,6 +300,8 @@ def main():
         lambda found, c: max(found[c]["first_ms"], 0.1),
         "first call less an eager call, ms",
     )
+    if results["growth"]:
+        plot_growth(os.path.join(FOLDER, "growth.svg"), results["growth"]["rows"])
     environments = {}
     for name, found in results.items():
         if found:
@@ -275,6 +321,7 @@ def main():
             if results[name]
         ],
         capture=capture_rows(results["capture"]),
+        growth=growth_tables(results["growth"]),
         overhead=overhead_table(results["overhead"]),
     )
     with open(os.path.join(ROOT, "docs", "performance.md"), "w") as out:

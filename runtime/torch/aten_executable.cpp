@@ -67,7 +67,7 @@ class AtenExecutable final : public runtime::Executable {
   void compute(Registers& registers, Plan::Progress& progress) const;
   bool can_be_undone() const;
   RunStatus take_back(Plan::Progress& progress);
-  void attach(Registers& registers, PyObject* const* inputs, const ViewReplay::Views& views,
+  void attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views,
               torch::autograd::edge_list& of_views) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
   bool lie_apart(PyObject* const* inputs);
@@ -177,12 +177,12 @@ void add_traceback(const graph::Graph& graph, graph::LocationId at) {
 }
 
 // What has autograd's history, before views of roots are made: they go on from theirs.
-void AtenExecutable::attach(Registers& registers, PyObject* const* inputs, const ViewReplay::Views& views,
+void AtenExecutable::attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views,
                             torch::autograd::edge_list& of_views) const {
   if (training_) {
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
-    of_views = attach_history(training_, plan_, tensors.data(), registers.data(), views);
+    of_views = attach_history(training_, plan_, tensors.data(), registers.data(), views_, views);
   }
   for (const auto& [root, reached] : freed_) {
     std::vector<at::Tensor> tensors;
@@ -195,12 +195,8 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
   std::vector<at::Tensor> tensors;
   ViewReplay::Views views;
   torch::autograd::edge_list of_views;
-  if (!plain_outputs_) views_.run(plan_, registers.data(), /*of_inputs=*/true, views);
   attach(registers, inputs, views, of_views);
-  if (!plain_outputs_) {
-    views_.run(plan_, registers.data(), /*of_inputs=*/false, views);
-    tensors = views_.outputs(plan_, registers.data(), views);
-  }
+  if (!plain_outputs_) tensors = views_.make_all(plan_, registers.data(), views);
   for (size_t i = 0; i < of_views.size(); ++i)
     torch::autograd::impl::set_gradient_edge(tensors[training_->history().views[i].output], of_views[i]);
   for (size_t i = 0; i < tensors.size(); ++i)

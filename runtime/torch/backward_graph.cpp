@@ -110,7 +110,7 @@ class NotedOperations {
   NotedOperations(const NotedOperations&) = delete;
   NotedOperations& operator=(const NotedOperations&) = delete;
 
-  // Those that read values of the forward.
+  // Those that read values of the forward, or would if these were tensors.
   std::vector<const torch::autograd::Node*> reading(const graph::Graph& joint, size_t first_value,
                                                     const std::vector<ValueId>& tangents) const {
     std::vector<const torch::autograd::Node*> found;
@@ -121,7 +121,8 @@ class NotedOperations {
           const bool is_tangent = std::find(tangents.begin(), tangents.end(), value) != tangents.end();
           reads = reads || (!is_tangent && (value.index() < first_value || joint.value(value).is_input()));
         });
-      if (reads && operation && (found.empty() || found.back() != operation)) found.push_back(operation);
+      if (operation && (reads || saves_tensors(*operation)) && (found.empty() || found.back() != operation))
+        found.push_back(operation);
     }
     return found;
   }

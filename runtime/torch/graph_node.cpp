@@ -120,7 +120,7 @@ bool GraphNode::keeps(const BackwardPlan& backward) const {
 
 // As in eager, where operations that have saved nothing can be gone over again.
 void GraphNode::release() {
-  if (!needs().any) return;
+  if (program_->usual_plan(block_).graph.operations.empty()) return;
   released_ = true;
   for (SavedVariable& variable : variables_) variable.reset_data();
   for (at::Tensor& tensor : plain_) tensor.reset();
@@ -256,16 +256,15 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   std::lock_guard<std::mutex> lock(state_mutex_);
   if (std::none_of(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) { return gradient.defined(); }))
     return variable_list(num_outputs());
-  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   const std::vector<bool> wanted = wanted_exits();
   ran_in_part_ = false;
   if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
     return differentiate_again(gradients, wanted);
   require_unchanged();
   const BackwardPlan& backward = program_->plan_for(block_, gradients, wanted);
-  if (!freed_.empty())
+  if (released_ || !freed_.empty())
     for (const Node* operation : backward.graph.operations)
-      TORCH_CHECK(!freed_.count(operation), torch::autograd::ERR_BACKWARD_TWICE);
+      TORCH_CHECK(!released_ && !freed_.count(operation), torch::autograd::ERR_BACKWARD_TWICE);
   if (!keeps(backward)) return differentiate_again(gradients, wanted);
   const graph::Graph& graph = backward.graph.graph;
   std::vector<at::Tensor> registers(backward.plan.register_count());
@@ -296,8 +295,8 @@ variable_list GraphNode::apply(variable_list&& gradients) {
 }  // namespace
 
 torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward,
-                                          const at::Tensor* inputs, at::Tensor* registers,
-                                          const ViewReplay::Views& views) {
+                                          const at::Tensor* inputs, at::Tensor* registers, const ViewReplay& replay,
+                                          ViewReplay::Views& views) {
   const Recording& recording = program->recording();
   const History& history = program->history();
   std::vector<std::vector<at::Tensor*>> roots(history.blocks.size());  // of each block, at their entries
@@ -321,7 +320,7 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
       if (exit.to == BlockExit::To::kInput) {
         target = gradient_edge(inputs[recording.differentiable_inputs[exit.index]]);
       } else if (exit.to == BlockExit::To::kView) {
-        target = gradient_edge(views.at(recording.outputs[exit.index].value.value));
+        target = gradient_edge(replay.make(exit.index, forward, registers, views));
       } else {
         target.function = nodes[exit.block];
       }

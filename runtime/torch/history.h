@@ -32,4 +32,8 @@ inline bool is_accumulator(const torch::autograd::Node& node) {
   return node.next_edges().empty() && node.name() == "torch::autograd::AccumulateGrad";
 }
 
+// Whether it keeps tensors for its backward, or may: then a second backward raises once they are freed. Also where what
+// it keeps is a number that the graph has as a number.
+bool saves_tensors(const torch::autograd::Node& node);
+
 }  // namespace framejit::torchlib

@@ -73,9 +73,6 @@ class Cutter {
   }
 
  private:
-  struct Arrival {
-    uint32_t position, output;
-  };
   struct View {
     uint32_t output;
     Edge edge;
@@ -169,12 +166,12 @@ class Cutter {
     }
   }
 
+  // Of one cell all come in order.
   void find_arrivals() {
-    for (uint32_t i = 0; i < operations_.size(); ++i) {
-      const auto& edges = operations_[i].node->next_edges();
-      for (uint32_t output = 0; output < edges.size(); ++output)
-        if (const End* end = end_at(edges[output])) arrivals_[{end->to, end->index}].push_back({i, output});
-    }
+    if (std::all_of(cell_.begin(), cell_.end(), [&](uint32_t cell) { return cell == cell_[0]; })) return;
+    for (uint32_t i = 0; i < operations_.size(); ++i)
+      for (const Edge& edge : operations_[i].node->next_edges())
+        if (edge.is_valid()) arrivals_[{edge.function.get(), edge.input_nr}].push_back(i);
   }
 
   // Blocks are what the cuts leave of cells, numbered in an order in which they can run, those that begin first in
@@ -218,13 +215,13 @@ class Cutter {
   // further cuts, between such turns.
   bool cut_where_sums_are_out_of_order() {
     if (block_count_ == 1) return false;
-    auto block_of = [&](const Arrival& arrival) { return operations_[arrival.position].block; };
+    auto block_of = [&](uint32_t position) { return operations_[position].block; };
     std::vector<uint32_t> further;
-    for (const auto& [end, arrivals] : arrivals_) {
-      auto later = [&](const Arrival& a, const Arrival& b) { return block_of(a) < block_of(b); };
+    for (const auto& [target, arrivals] : arrivals_) {
+      auto later = [&](uint32_t a, uint32_t b) { return block_of(a) < block_of(b); };
       if (std::is_sorted(arrivals.begin(), arrivals.end(), later)) continue;
       for (size_t i = 1; i < arrivals.size(); ++i)
-        if (block_of(arrivals[i - 1]) != block_of(arrivals[i])) further.push_back(arrivals[i].position);
+        if (block_of(arrivals[i - 1]) != block_of(arrivals[i])) further.push_back(arrivals[i]);
     }
     cuts_.insert(cuts_.end(), further.begin(), further.end());
     std::sort(cuts_.begin(), cuts_.end());
@@ -259,6 +256,7 @@ class Cutter {
     for (const Edge& root : roots_) history.roots.push_back(entry_at(history, root));
     for (const Operation& operation : operations_) {
       const uint32_t number = number_of(operation.node);
+      HistoryBlock& block = history.blocks[number];
       for (Edge& edge : operation.node->next_edges()) {
         BlockExit exit{};
         if (const End* end = end_at(edge)) {
@@ -270,7 +268,7 @@ class Cutter {
           exit = {BlockExit::To::kBlock, entry.block, entry.entry, {}};
         }
         edge = end_in_place_of(edge);
-        add_arrival(history.blocks[number], exit, edge);
+        add_arrival(block, exit, edge);
       }
     }
     for (const View& view : views_) history.views.push_back({view.output, entry_at(history, view.edge)});
@@ -301,9 +299,10 @@ class Cutter {
   std::vector<Edge> roots_;
   std::vector<View> views_;  // of roots
   std::vector<Operation> operations_;
-  std::unordered_map<const Node*, uint32_t> position_;                           // in operations_
-  std::vector<uint32_t> cell_;                                                   // beside operations_
-  std::map<std::pair<BlockExit::To, uint32_t>, std::vector<Arrival>> arrivals_;  // by end
+  std::unordered_map<const Node*, uint32_t> position_;  // in operations_
+  std::vector<uint32_t> cell_;                          // beside operations_
+  // Where gradients come from, by what they come to: positions, in order.
+  std::map<std::pair<const Node*, uint32_t>, std::vector<uint32_t>> arrivals_;
   std::vector<uint32_t> cuts_;  // positions, in order, in front of which cells are cut
   size_t block_count_ = 0;
   std::map<std::pair<const Node*, uint32_t>, uint32_t> entries_;

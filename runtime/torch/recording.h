@@ -40,7 +40,7 @@ struct BackwardGraph {
   std::vector<graph::ValueId> saved;      // values of the forward graph
   std::vector<uint32_t> tangents;         // which of those asked for each further input is
   std::vector<graph::ValueId> gradients;  // beside those asked for; invalid: none
-  // Those of the fakes' graph that read what they have saved; compared only.
+  // Those of the fakes' graph that a second backward must not come to; compared only.
   std::vector<const torch::autograd::Node*> operations;
 };
 

@@ -153,7 +153,7 @@ void TrainingProgram::choose_needs() {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       const uint32_t at = plan.saved[i];
       if (!plan.reads[i]) continue;
-      part.needs.saved[at] = part.needs.any = true;
+      part.needs.saved[at] = true;
       if (watched_for_[at] < watched_.size()) part.needs.watched[watched_for_[at]] = true;
     }
   }

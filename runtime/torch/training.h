@@ -51,7 +51,6 @@ class TrainingProgram {
   // Whether the backward of a block reads saved()[i], or watched()[i] is for one that it reads.
   struct Needs {
     std::vector<bool> saved, watched;
-    bool any = false;  // of `saved`
   };
   const Needs& needs_of(size_t block) const { return parts_[block].needs; }
   // Whether an exit gets one gradient, the sum of all that arrive there, rather than each.
@@ -104,10 +103,10 @@ class TrainingProgram {
 };
 
 // Makes the nodes of one call, one for each block, and gives the roots their history. `inputs`: all inputs of the
-// graph. `registers`: after the forward ran. `views`: those of inputs. Returns what views of roots have for their
-// history, beside History::views.
+// graph. `registers`: after the forward ran. `views`: gets those of inputs that roots have in their history. Returns
+// what views of roots have for their history, beside History::views.
 torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>& program, const Plan& forward,
-                                          const at::Tensor* inputs, at::Tensor* registers,
-                                          const ViewReplay::Views& views);
+                                          const at::Tensor* inputs, at::Tensor* registers, const ViewReplay& replay,
+                                          ViewReplay::Views& views);
 
 }  // namespace framejit::torchlib

@@ -16,6 +16,7 @@ ViewReplay::ViewReplay(const graph::Graph& graph, const Recording& recording) : 
     data_.push_back(output.data);
     from_views_.push_back(false);
     roots_.push_back(output.value);
+    chains_.emplace_back();
     if (output.input < 0) add_chain(graph, recording, output.value);
   }
 }
@@ -46,7 +47,6 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
                 0,
                 node_base.value,
                 i + 1 == chain.size(),
-                graph.value(root).is_input(),
                 recording.recorder.grad_mode_of(result, recording.state.grad_mode()),
                 graph.node(graph::NodeId(index)).state.inference,
                 {}};
@@ -60,8 +60,10 @@ void ViewReplay::add_chain(const graph::Graph& graph, const Recording& recording
         }
       }
       for (size_t r = 0; r < node->result_count; ++r) step.results.push_back(node->result(r).value);
+      step_of_[index] = steps_.size();
       steps_.push_back(std::move(step));
     }
+    chains_.back().push_back(step_of_.at(index));
     from = result;
   }
 }
@@ -71,30 +73,32 @@ static const at::Tensor& tensor_of(const Plan& plan, const at::Tensor* registers
   return is_root ? registers[plan.register_of(ValueId(value))] : views.at(value);
 }
 
-void ViewReplay::run(const Plan& plan, at::Tensor* registers, bool of_inputs, Views& views) const {
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  torch::jit::Stack stack;
-  for (const Step& step : steps_) {
-    if (step.of_input != of_inputs) continue;
-    std::optional<c10::InferenceMode> inference;
-    if (step.inference && *step.inference != c10::InferenceMode::is_enabled()) inference.emplace(*step.inference);
-    c10::AutoGradMode grad_mode(step.grad_mode);
-    stack.assign(step.arguments.begin(), step.arguments.end());
-    stack[step.base_arg] = tensor_of(plan, registers, views, step.base, step.base_is_root);
-    step.op->handle.callBoxed(stack);
-    if (stack[0].isTensorList()) {
-      size_t next = 0;
-      for (const at::Tensor& item : stack[0].toTensorVector()) views[step.results[next++]] = item;
-    } else {
-      views[step.results[0]] = stack[0].toTensor();
-    }
+void ViewReplay::run(const Step& step, const Plan& plan, const at::Tensor* registers, Views& views) const {
+  std::optional<c10::InferenceMode> inference;
+  if (step.inference && *step.inference != c10::InferenceMode::is_enabled()) inference.emplace(*step.inference);
+  c10::AutoGradMode grad_mode(step.grad_mode);
+  torch::jit::Stack stack(step.arguments.begin(), step.arguments.end());
+  stack[step.base_arg] = tensor_of(plan, registers, views, step.base, step.base_is_root);
+  step.op->handle.callBoxed(stack);
+  if (stack[0].isTensorList()) {
+    size_t next = 0;
+    for (const at::Tensor& item : stack[0].toTensorVector()) views[step.results[next++]] = item;
+  } else {
+    views[step.results[0]] = stack[0].toTensor();
   }
 }
 
-std::vector<at::Tensor> ViewReplay::outputs(const Plan& plan, at::Tensor* registers, const Views& views) const {
+const at::Tensor& ViewReplay::make(size_t output, const Plan& plan, const at::Tensor* registers, Views& views) const {
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  for (size_t step : chains_[output])
+    if (!views.count(steps_[step].results[0])) run(steps_[step], plan, registers, views);
+  return tensor_of(plan, registers, views, values_[output].value, !from_views_[output]);
+}
+
+std::vector<at::Tensor> ViewReplay::make_all(const Plan& plan, const at::Tensor* registers, Views& views) const {
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < values_.size(); ++i) {
-    outputs.push_back(tensor_of(plan, registers, views, values_[i].value, !from_views_[i]));
+    outputs.push_back(make(i, plan, registers, views));
     if (data_[i]) outputs.back() = outputs.back().variable_data();
   }
   return outputs;

@@ -25,10 +25,10 @@ class ViewReplay {
   const std::vector<bool>& nodes() const { return nodes_; }
 
   using Views = std::unordered_map<uint32_t, at::Tensor>;  // by value
-  // Makes the views of inputs, or those of other tensors, from the registers of the roots.
-  void run(const Plan& plan, at::Tensor* registers, bool of_inputs, Views& views) const;
+  // Makes what is not there yet of one output's chain of views, from the registers of the roots. Returns the last.
+  const at::Tensor& make(size_t output, const Plan& plan, const at::Tensor* registers, Views& views) const;
   // The tensor of each output.
-  std::vector<at::Tensor> outputs(const Plan& plan, at::Tensor* registers, const Views& views) const;
+  std::vector<at::Tensor> make_all(const Plan& plan, const at::Tensor* registers, Views& views) const;
 
  private:
   struct Step {
@@ -37,14 +37,16 @@ class ViewReplay {
     uint16_t base_arg;
     uint32_t base;  // a value
     bool base_is_root;
-    bool of_input;
     bool grad_mode;
     std::optional<bool> inference;  // none: as where the graph runs
     std::vector<uint32_t> results;  // values
   };
+  void run(const Step& step, const Plan& plan, const at::Tensor* registers, Views& views) const;
   void add_chain(const graph::Graph& graph, const Recording& recording, graph::ValueId value);
 
   std::vector<Step> steps_;
+  std::unordered_map<size_t, size_t> step_of_;  // by node
+  std::vector<std::vector<size_t>> chains_;     // of each output, steps
   std::vector<graph::ValueId> roots_;
   std::vector<graph::ValueId> values_;
   std::vector<bool> from_views_;
