@@ -70,10 +70,10 @@ class GraphNode final : public Node {
   variable_list apply(variable_list&& gradients) override;
 
  private:
-  enum class Where : uint8_t { kNowhere, kVariable, kPlain };
+  enum class Where : uint8_t { kVariable, kPlain };
   struct Slot {
-    Where where = Where::kNowhere;
-    uint32_t index = 0;
+    Where where;
+    uint32_t index;
   };
   struct Watched {
     c10::VariableVersion version;
@@ -97,7 +97,7 @@ class GraphNode final : public Node {
 
   std::shared_ptr<TrainingProgram> program_;
   const size_t block_;
-  std::vector<Slot> slots_;  // beside TrainingProgram::saved()
+  std::vector<Slot> slots_;  // beside Needs::saved
   std::vector<SavedVariable> variables_;
   std::vector<at::Tensor> plain_;
   std::vector<Watched> watched_;
@@ -107,14 +107,14 @@ class GraphNode final : public Node {
   bool ran_in_part_ = false;  // the last backward
   // Operations of eager's that a backward of a part has freed.
   std::unordered_set<const Node*> freed_;
-  std::vector<uint32_t> readers_left_;  // beside slots_, once there are such
+  std::vector<uint32_t> readers_left_;  // beside TrainingProgram::saved(), once there are such
 };
 
 // Gradients in another layout may need more than was foreseen.
 bool GraphNode::keeps(const BackwardPlan& backward) const {
   if (!backward.complete) return false;
   for (size_t i = 0; i < backward.saved.size(); ++i)
-    if (backward.reads[i] && slots_[backward.saved[i]].where == Where::kNowhere) return false;
+    if (backward.reads[i] && needs().slots[backward.saved[i]] == TrainingProgram::kNone) return false;
   return true;
 }
 
@@ -139,14 +139,14 @@ void GraphNode::release_read_by(const BackwardPlan& part) {
   freed_.insert(part.graph.operations.begin(), part.graph.operations.end());
   if (readers_left_.empty()) {
     const BackwardPlan& all = program_->usual_plan(block_);
-    readers_left_.resize(slots_.size());
+    readers_left_.resize(program_->saved().size());
     for (size_t i = 0; i < all.saved.size(); ++i) readers_left_[all.saved[i]] = all.readers[i];
   }
   for (size_t i = 0; i < part.saved.size(); ++i) {
     if (!part.reads[i]) continue;
     uint32_t& left = readers_left_[part.saved[i]];
     left -= std::min(left, part.readers[i]);
-    if (left == 0) release_slot(part.saved[i]);
+    if (left == 0) release_slot(needs().slots[part.saved[i]]);
   }
 }
 
@@ -171,17 +171,15 @@ void GraphNode::save(const Plan& forward, const at::Tensor* inputs, const at::Te
   bool hooks = at::SavedTensorDefaultHooks::is_enabled() &&
                torch::autograd::Engine::get_default_engine().get_default_saved_variable_hooks() != nullptr;
   const std::vector<ValueId>& saved = program_->saved();
-  slots_.resize(saved.size());
-  for (size_t i = 0; i < saved.size(); ++i)
-    if (needs().saved[i]) save_value(i, registers[forward.register_of(saved[i])], hooks);
+  slots_.reserve(needs().saved.size());
+  for (uint32_t i : needs().saved) save_value(i, registers[forward.register_of(saved[i])], hooks);
   save_versions(forward, inputs, registers);
 }
 
 void GraphNode::save_versions(const Plan& forward, const at::Tensor* inputs, const at::Tensor* registers) {
   const graph::Graph& graph = *program_->recording().joint;
-  watched_.reserve(program_->watched().size());
-  for (size_t i = 0; i < program_->watched().size(); ++i) {
-    if (!needs().watched[i]) continue;
+  watched_.reserve(needs().watched.size());
+  for (uint32_t i : needs().watched) {
     const ValueId value = program_->watched()[i];
     const bool is_input = graph.value(value).is_input();
     const at::Tensor& tensor = is_input ? inputs[graph.value(value).index] : registers[forward.register_of(value)];
@@ -192,20 +190,18 @@ void GraphNode::save_versions(const Plan& forward, const at::Tensor* inputs, con
 }
 
 void GraphNode::save_value(size_t i, const at::Tensor& tensor, bool hooks) {
-  const std::vector<ValueId>& roots = program_->recording().roots;
   auto plain = [&](const at::Tensor& kept) {
-    slots_[i] = {Where::kPlain, static_cast<uint32_t>(plain_.size())};
+    slots_.push_back({Where::kPlain, static_cast<uint32_t>(plain_.size())});
     plain_.push_back(kept);
   };
   if (program_->saves_copy(i)) {
     BelowAutograd below;
     return plain(tensor.clone());
   }
-  const ValueId value = program_->saved()[i];
-  const auto root = static_cast<uint32_t>(std::find(roots.begin(), roots.end(), value) - roots.begin());
-  const bool is_root = root < roots.size();
-  if (!program_->recording().joint->value(value).is_input() && !is_root && !hooks) return plain(tensor);
-  slots_[i] = {Where::kVariable, static_cast<uint32_t>(variables_.size())};
+  const uint32_t root = program_->saved_root(i);
+  const bool is_root = root != TrainingProgram::kNone;
+  if (!program_->saves_input(i) && !is_root && !hooks) return plain(tensor);
+  slots_.push_back({Where::kVariable, static_cast<uint32_t>(variables_.size())});
   const bool is_own = is_root && program_->history().roots[root].block == block_;
   // Another node's result without its history, which must not live as long as this.
   variables_.emplace_back(is_root && !is_own ? tensor.detach() : tensor, is_own);
@@ -232,9 +228,10 @@ std::vector<at::Tensor> GraphNode::unpack_inputs() {
   const graph::Graph& graph = *recording.joint;
   TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   std::vector<at::Tensor> inputs(recording.inputs.size());
-  for (uint32_t i = 0; i < program_->saved().size(); ++i) {
-    const graph::Value& value = graph.value(program_->saved()[i]);
-    if (needs().saved[i] && value.is_input() && !program_->saves_copy(i)) inputs[value.index] = unpack(i);
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    const uint32_t i = needs().saved[slot];
+    if (program_->saves_input(i) && !program_->saves_copy(i))
+      inputs[graph.value(program_->saved()[i]).index] = unpack(slot);
   }
   const SecondForward& again = program_->second_forward(block_);
   for (uint32_t i = 0; i < inputs.size(); ++i)
@@ -270,7 +267,7 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   std::vector<at::Tensor> registers(backward.plan.register_count());
   size_t input = 0;
   for (size_t i = 0; i < backward.saved.size(); ++i, ++input)
-    if (backward.reads[i]) registers[graph.inputs()[input].index()] = unpack(backward.saved[i]);
+    if (backward.reads[i]) registers[graph.inputs()[input].index()] = unpack(needs().slots[backward.saved[i]]);
   // Nobody asks again: what is saved goes as the run uses it up, as eager's nodes go one by one.
   ran_in_part_ = !backward.wanted.empty();
   if (!torch::autograd::get_current_graph_task_keep_graph()) {

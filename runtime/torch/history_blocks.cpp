@@ -223,10 +223,11 @@ class Cutter {
       for (size_t i = 1; i < arrivals.size(); ++i)
         if (block_of(arrivals[i - 1]) != block_of(arrivals[i])) further.push_back(arrivals[i]);
     }
+    const size_t before = cuts_.size();
     cuts_.insert(cuts_.end(), further.begin(), further.end());
     std::sort(cuts_.begin(), cuts_.end());
     cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
-    return !further.empty();
+    return cuts_.size() > before;
   }
 
   // Those that run last are made first.

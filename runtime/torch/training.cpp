@@ -7,6 +7,7 @@
 #include <atomic>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "graph/alias.h"
@@ -72,13 +73,26 @@ TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
   record_usual_plans();
   for (size_t block = 0; block < parts_.size(); ++block)
     parts_[block].second_forward = std::make_unique<SecondForward>(*recording_, history_, block);
-  for (Part& part : parts_) {
-    for (ValueId value : part.plans.front()->graph.saved)
-      if (std::find(saved_.begin(), saved_.end(), value) == saved_.end()) saved_.push_back(value);
-    find_saved(*part.plans.front());
-  }
+  collect_saved();
   choose_watched();
   choose_needs();
+}
+
+// What the usual plans read.
+void TrainingProgram::collect_saved() {
+  std::vector<uint32_t> at(recording_->joint->value_count(), kNone);
+  for (Part& part : parts_) {
+    BackwardPlan& plan = *part.plans.front();
+    for (ValueId value : plan.graph.saved) {
+      uint32_t& place = at[value.index()];
+      if (place == kNone) {
+        place = static_cast<uint32_t>(saved_.size());
+        saved_.push_back(value);
+      }
+      plan.saved.push_back(place);
+    }
+    set_reads(plan);
+  }
 }
 
 void TrainingProgram::find_saved(BackwardPlan& plan) const {
@@ -88,6 +102,13 @@ void TrainingProgram::find_saved(BackwardPlan& plan) const {
     plan.saved.push_back(static_cast<uint32_t>(found - saved_.begin()));
   }
   set_reads(plan);
+}
+
+void TrainingProgram::find_roots_among_saved() {
+  std::vector<uint32_t> root_of(recording_->joint->value_count(), kNone);
+  for (uint32_t root = 0; root < recording_->roots.size(); ++root) root_of[recording_->roots[root].index()] = root;
+  saved_roots_.clear();
+  for (ValueId value : saved_) saved_roots_.push_back(root_of[value.index()]);
 }
 
 // Gradients of results are taken to be laid out as these, those between blocks are as the blocks before make them.
@@ -147,15 +168,21 @@ void TrainingProgram::choose_watched() {
 }
 
 void TrainingProgram::choose_needs() {
+  find_roots_among_saved();
   for (Part& part : parts_) {
-    part.needs = {std::vector<bool>(saved_.size()), std::vector<bool>(watched_.size())};
+    part.needs = {};
+    std::set<uint32_t> saved, watched;
     const BackwardPlan& plan = *part.plans.front();
     for (size_t i = 0; i < plan.saved.size(); ++i) {
-      const uint32_t at = plan.saved[i];
       if (!plan.reads[i]) continue;
-      part.needs.saved[at] = true;
-      if (watched_for_[at] < watched_.size()) part.needs.watched[watched_for_[at]] = true;
+      saved.insert(plan.saved[i]);
+      const size_t place = watched_for_[plan.saved[i]];
+      if (place < watched_.size()) watched.insert(static_cast<uint32_t>(place));
     }
+    part.needs.saved.assign(saved.begin(), saved.end());
+    part.needs.watched.assign(watched.begin(), watched.end());
+    part.needs.slots.assign(saved_.size(), kNone);
+    for (uint32_t slot = 0; slot < part.needs.saved.size(); ++slot) part.needs.slots[part.needs.saved[slot]] = slot;
   }
 }
 

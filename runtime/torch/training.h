@@ -45,13 +45,18 @@ class TrainingProgram {
   std::vector<const graph::Graph*> backward_graphs() const;
   // Whether saved()[i] is an input that may change before the backward runs: a copy is saved.
   bool saves_copy(size_t i) const { return !copied_.empty() && copied_[i]; }
+  bool saves_input(size_t i) const { return recording_->joint->value(saved_[i]).is_input(); }
+  // In Recording::roots, or kNone.
+  uint32_t saved_root(size_t i) const { return saved_roots_[i]; }
   // Inputs, and tensors that the program gets to see, over whose memory some of saved() lies as a view or after a write
   // in place: whoever writes there changes what is saved.
   const std::vector<graph::ValueId>& watched() const { return watched_; }
-  // Whether the backward of a block reads saved()[i], or watched()[i] is for one that it reads.
+  // What the backward of a block reads of saved(), and what of watched() is for that; indices, in order.
   struct Needs {
-    std::vector<bool> saved, watched;
+    std::vector<uint32_t> saved, watched;
+    std::vector<uint32_t> slots;  // beside saved(): where it is in `saved`, or kNone
   };
+  static constexpr uint32_t kNone = 0xffffffffu;
   const Needs& needs_of(size_t block) const { return parts_[block].needs; }
   // Whether an exit gets one gradient, the sum of all that arrive there, rather than each.
   bool sums() const { return kernels_; }
@@ -86,6 +91,8 @@ class TrainingProgram {
                           const std::vector<bool>& wanted) const;
   void find_saved(BackwardPlan& plan) const;
   void choose_watched();
+  void collect_saved();
+  void find_roots_among_saved();
   void choose_needs();
   void sum_arrivals(size_t block, BackwardGraph& backward) const;
   bool compute_again(BackwardPlan& plan) const;
@@ -93,7 +100,8 @@ class TrainingProgram {
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<graph::ValueId> watched_;
-  std::vector<size_t> watched_for_;  // beside saved_: where it is in watched_, or beyond its end
+  std::vector<size_t> watched_for_;    // beside saved_: where it is in watched_, or beyond its end
+  std::vector<uint32_t> saved_roots_;  // beside saved_
   History history_;
   std::vector<Part> parts_;                        // beside history_.blocks
   std::vector<bool> copied_;                       // beside saved_, may be empty
