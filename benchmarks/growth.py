@@ -89,7 +89,9 @@ def show(kind, rows, chosen):
     for contestant in chosen:
         points = [(r["size"], r["ms"].median) for r in rows if r["contestant"] == contestant.name]
         last += [f"{exponent(points[-4:]):.2f}" if len(points) > 1 else "", ""]
-    harness.show_table(f"capture time by {kind}", columns, lines + [last], "ms of thread CPU time: median [middle half]")
+    harness.show_table(
+        f"capture time by {kind}", columns, lines + [last], "ms of thread CPU time: median [middle half]"
+    )
 
 
 def main():

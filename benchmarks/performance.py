@@ -15,7 +15,18 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "docs", "performance")
 RESULTS = os.path.join(ROOT, "build", "benchmarks")
-NAMES = ("steady", "steps", "frozen", "two_threads", "cuda", "cuda_models", "cuda_training", "capture", "growth", "overhead")
+NAMES = (
+    "steady",
+    "steps",
+    "frozen",
+    "two_threads",
+    "cuda",
+    "cuda_models",
+    "cuda_training",
+    "capture",
+    "growth",
+    "overhead",
+)
 # Results of steady.py under other names, each a table of its own: heading and text.
 FURTHER = {
     "steps": (
