@@ -116,7 +116,8 @@ class Watcher:
                 result = self.do(action, which, others)
                 self.seen.append([copy(part) for part in result] if isinstance(result, (tuple, list)) else result)
             except RuntimeError as error:  # blocks of a graph run as wholes: others may have given gradients by now
-                return [*self.seen, re.sub(r"\w+Backward\d?", "a node", str(error)).split("[")[0].split(":")[0]]
+                said = re.sub(r"(Output \d+ of) \w+", r"\1 a node", str(error))
+                return [*self.seen, said.split("[")[0].split(":")[0]]
             self.seen.append(sorted(self.heard, key=lambda heard: heard[0]))  # and their order is another
             self.heard.clear()
             self.seen.append([copy(leaf.grad) for leaf in self.leaves])
