@@ -67,8 +67,7 @@ class AtenExecutable final : public runtime::Executable {
   void compute(Registers& registers, Plan::Progress& progress) const;
   bool can_be_undone() const;
   RunStatus take_back(Plan::Progress& progress);
-  void attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views,
-              torch::autograd::edge_list& of_views) const;
+  torch::autograd::edge_list attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
   bool lie_apart(PyObject* const* inputs);
 
@@ -176,9 +175,10 @@ void add_traceback(const graph::Graph& graph, graph::LocationId at) {
   }
 }
 
-// What has autograd's history, before views of roots are made: they go on from theirs.
-void AtenExecutable::attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views,
-                            torch::autograd::edge_list& of_views) const {
+// What has autograd's history, before views of roots are made: they go on from theirs. See attach_history().
+torch::autograd::edge_list AtenExecutable::attach(Registers& registers, PyObject* const* inputs,
+                                                  ViewReplay::Views& views) const {
+  torch::autograd::edge_list of_views;
   if (training_) {
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
@@ -189,13 +189,13 @@ void AtenExecutable::attach(Registers& registers, PyObject* const* inputs, ViewR
     for (uint32_t i : reached) tensors.push_back(unpack_tensor(inputs[i]));
     set_freed_history(registers[root], tensors);
   }
+  return of_views;
 }
 
 void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const {
   std::vector<at::Tensor> tensors;
   ViewReplay::Views views;
-  torch::autograd::edge_list of_views;
-  attach(registers, inputs, views, of_views);
+  const torch::autograd::edge_list of_views = attach(registers, inputs, views);
   if (!plain_outputs_) tensors = views_.make_all(plan_, registers.data(), views);
   for (size_t i = 0; i < of_views.size(); ++i)
     torch::autograd::impl::set_gradient_edge(tensors[training_->history().views[i].output], of_views[i]);

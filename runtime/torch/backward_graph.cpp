@@ -98,10 +98,6 @@ class LetThrough {
   OpenGate open_;
 };
 
-}  // namespace
-
-namespace {
-
 // Which operations of autograd are recorded while this lives.
 class NotedOperations {
  public:
@@ -132,12 +128,12 @@ class NotedOperations {
   Recorder::Operations noted_;
 };
 
-}  // namespace
-
-static at::Tensor zeros_like(const graph::TensorMeta& meta) {
+at::Tensor zeros_like(const graph::TensorMeta& meta) {
   return at::_efficientzerotensor(to_array(meta.sizes),
                                   at::TensorOptions().dtype(from_dtype(meta.dtype)).device(from_device(meta.device)));
 }
+
+}  // namespace
 
 TangentMeta usual_tangent(const at::Tensor& root) {
   TangentMeta tangent;

@@ -251,10 +251,10 @@ bool GraphNode::is_plain(const variable_list& gradients) const {
 
 variable_list GraphNode::apply(variable_list&& gradients) {
   std::lock_guard<std::mutex> lock(state_mutex_);
+  ran_in_part_ = false;
   if (std::none_of(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) { return gradient.defined(); }))
     return variable_list(num_outputs());
   const std::vector<bool> wanted = wanted_exits();
-  ran_in_part_ = false;
   if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
     return differentiate_again(gradients, wanted);
   require_unchanged();
@@ -296,18 +296,14 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
                                           ViewReplay::Views& views) {
   const Recording& recording = program->recording();
   const History& history = program->history();
-  std::vector<std::vector<at::Tensor*>> roots(history.blocks.size());  // of each block, at their entries
-  for (size_t i = 0; i < history.blocks.size(); ++i) roots[i].resize(history.blocks[i].entries.size());
-  for (size_t i = 0; i < history.roots.size(); ++i)
-    roots[history.roots[i].block][history.roots[i].entry] = &registers[forward.register_of(recording.roots[i])];
   std::vector<decltype(make_node<GraphNode>(program, size_t{}))> nodes;
   for (size_t i = 0; i < history.blocks.size(); ++i) {
     const HistoryBlock& block = history.blocks[i];
     auto& node = nodes.emplace_back(make_node<GraphNode>(program, i));
     for (size_t entry = 0; entry < block.entries.size(); ++entry) {
       const torch::autograd::Edge& fake = block.entries[entry];
-      if (at::Tensor* root = roots[i][entry]) {
-        torch::autograd::set_history(*root, NodePtr(node));
+      if (const uint32_t root = block.results[entry]; root != HistoryBlock::kNoRoot) {
+        torch::autograd::set_history(registers[forward.register_of(recording.roots[root])], NodePtr(node));
       } else {
         add_metadata_like(*node, fake.function->input_metadata(fake.input_nr), false);
       }

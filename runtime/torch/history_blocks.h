@@ -26,7 +26,9 @@ struct BlockExit {
 // from block to block as it walks in eager from operation to operation: what it does not reach keeps what is saved, and
 // hooks behind that are not called.
 struct HistoryBlock {
+  static constexpr uint32_t kNoRoot = 0xffffffffu;
   std::vector<torch::autograd::Edge> entries;  // where gradients come in: inputs of its operations
+  std::vector<uint32_t> results;               // beside `entries`: in Recording::roots, or kNoRoot
   std::vector<BlockExit> exits;
   uint32_t root = 0;  // the result that has the least history of those that reach it; in Recording::roots
 };
