@@ -38,36 +38,52 @@ void add_plain_type(PyTypeObject* type, bool by_identity) {
 
 namespace {
 
-// Containers are followed recursively; sets of sets may share their parts so often that following all never ends.
 constexpr int kDeepestTuple = 200;
 constexpr int kDeepestFrozenSet = 4;
+// Containers may share their parts so often that following each of them anew never ends: whoever copies plain data or
+// compares it does so. One with more parts is a container of the program's.
+constexpr int kMostParts = 100'000;
 
-bool is_plain_within(PyObject* obj, int tuples, int sets) {
-  auto all_plain = [&](PyObject* items) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
-      if (!is_plain_within(PyTuple_GET_ITEM(items, i), tuples - 1, sets)) return false;
-    return true;
-  };
+struct PlainBounds {
+  int tuples = kDeepestTuple;
+  int sets = kDeepestFrozenSet;
+};
+
+bool is_plain_within(PyObject* obj, PlainBounds bounds, int& parts);
+
+bool all_plain(PyObject* items, PlainBounds bounds, int& parts) {
+  if (bounds.tuples-- <= 0) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); ++i)
+    if (!is_plain_within(PyTuple_GET_ITEM(items, i), bounds, parts)) return false;
+  return true;
+}
+
+bool is_plain_within(PyObject* obj, PlainBounds bounds, int& parts) {
   PyTypeObject* type = Py_TYPE(obj);
+  if (--parts < 0) return false;
   if (obj == Py_None || obj == Py_Ellipsis || obj == Py_NotImplemented) return true;
   if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
       type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type)
     return true;
-  if (type == &PyTuple_Type) return tuples > 0 && all_plain(obj);
+  if (type == &PyTuple_Type) return all_plain(obj, bounds, parts);
   if (type == &PyFrozenSet_Type) {
-    Ref items = sets-- > 0 ? Ref::steal(PySequence_Tuple(obj)) : Ref();
-    return items && all_plain(items.get());
+    Ref items = bounds.sets-- > 0 ? Ref::steal(PySequence_Tuple(obj)) : Ref();
+    return items && all_plain(items.get(), bounds, parts);
   }
   if (type == &PySlice_Type) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
-    return is_plain_data(slice->start) && is_plain_data(slice->stop) && is_plain_data(slice->step);
+    const Ref ends = Ref::steal(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
+    return ends && all_plain(ends.get(), bounds, parts);
   }
   return find_plain_type(type) != nullptr;
 }
 
 }  // namespace
 
-bool is_plain_data(PyObject* obj) { return is_plain_within(obj, kDeepestTuple, kDeepestFrozenSet); }
+bool is_plain_data(PyObject* obj) {
+  int parts = kMostParts;
+  return is_plain_within(obj, {}, parts);
+}
 
 bool has_equals(PyObject* plain) {
   constexpr long kFirstKept = -5, kLastKept = 256;

@@ -415,3 +415,19 @@ def test_infinite_recursion_while_the_collector_calls_back(tmp_path):
     program.write_text(RECURSION_UNDER_A_CALLBACK)
     finished = subprocess.run([sys.executable, str(program)], stderr=subprocess.PIPE, check=False)
     assert finished.returncode == 0, finished.stderr[-2000:]
+
+
+def test_containers_that_share_their_parts():
+    parts = (1, 2)
+    for _ in range(60):
+        parts = (parts, parts)
+    sets = frozenset([3])
+    for i in range(3):
+        sets = frozenset([sets, i])
+    ends = slice(parts, (sets, parts))
+    # Eager alone is run by hand: what compares results would follow each of the parts anew.
+    for fn in (lambda x, given: x + len(parts) + len(sets) + len(ends.stop), lambda x, given: x + len(given[0])):
+        compiled = framejit.to_static(fn)
+        for _ in range(2):
+            assert torch.equal(compiled(x3(), parts), fn(x3(), parts))
+        assert framejit.explain(fn, x3(), parts).graphs
