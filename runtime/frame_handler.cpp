@@ -6,6 +6,7 @@
 #include "runtime/call/run_entry.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/report/log.h"
+#include "tracer/frame_builtins.h"
 #include "tracer/introspection.h"
 
 namespace framejit::runtime {
@@ -43,6 +44,7 @@ class HookedFrame {
 
   // As FramejitFrameHandler.
   int run(PyObject** result) {
+    if (view_.builtins != own_builtins()) return 0;  // entries may have been captured for another frame of the code
     note_reached(cache_);
     Segment& segment = cache_->entry_segment();
     if (segment.eager() && segment.entries().empty()) return 0;

@@ -23,7 +23,7 @@ struct SimFrame {
   bytecode::DecodedCodePtr code;
   Ref function;  // null for a segment's frame on 3.8 to 3.10
   Ref globals;
-  Ref builtins;
+  Ref builtins;  // null where the frame would have a dictionary of its own
   std::vector<SymValue> slots;
   std::vector<bool> raw;  // the segment's own frame: slots that nothing has read or written yet
   PyObject* const* real_slots = nullptr;

@@ -1,5 +1,6 @@
 // Inlining of Python functions: binding of arguments as PyEval_EvalCodeEx and its successors do it, and generators.
 #include "tracer/callables.h"
+#include "tracer/frame_builtins.h"
 #include "tracer/introspection.h"
 #include "tracer/library.h"
 #include "tracer/library_code.h"
@@ -148,8 +149,8 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   frame->function = Ref::borrow(function);
   PyObject* globals = PyFunction_GET_GLOBALS(function);
   frame->globals = Ref::borrow(globals);
-  PyObject* builtins = PyDict_GetItem(globals, interned("__builtins__"));
-  frame->builtins = Ref::borrow(builtins ? builtins : PyEval_GetBuiltins());
+  frame->builtins = Ref::borrow(builtins_of_call(function));
+  rely_on_builtins(*frame);
   frame->slots.resize(frame->code->slots.size());
   frame->next = InstrIndex(0);
   if (!is_made_in_trace(*this, function)) world_.rely_on_code(function);

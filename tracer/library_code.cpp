@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tracer/frame_builtins.h"
 #include "tracer/library.h"
 
 namespace framejit {
@@ -56,7 +57,7 @@ class DirectReads {
   }
 
   void read_global(PyObject* globals, PyObject* name, PyObject* names) {
-    PyObject* builtins = PyEval_GetBuiltins();
+    PyObject* builtins = own_builtins();
     if (PyObject* value = PyDict_GetItem(globals, name)) {
       rely_on(globals, name, value);
       if (PyModule_Check(value)) for_each(names, [&](PyObject* attribute) { read_attribute(value, attribute); });

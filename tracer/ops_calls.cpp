@@ -1,4 +1,5 @@
 // Calls and the making of functions.
+#include "tracer/frame_builtins.h"
 #include "tracer/library_code.h"
 #include "tracer/ops.h"
 
@@ -176,8 +177,9 @@ static bool is_of_torch(std::string_view module) { return module == "torch" || m
 void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue from = frame.pop(), level = frame.pop();
   PyObject* name = frame.code->name_at(instr.arg);
-  SymValue import = sim.load_global(frame.builtins.get(), frame.builtins.get(), interned("__import__"));
-  if (!PyCFunction_Check(sim.realise(import)))
+  if (frame.builtins.get() != own_builtins()) sim.stop(StopReason::kForeignBuiltins, "__import__");
+  std::optional<SymValue> import = sim.read_namespace(own_builtins(), interned("__import__"));
+  if (!import || !PyCFunction_Check(sim.realise(*import)))
     sim.stop(StopReason::kImport, "builtins.__import__ is not the interpreter's own");
   bool relative = PyLong_AsLong(level.get()) != 0;
   if (!relative) {

@@ -1,4 +1,5 @@
 // Stack shuffling, constants, locals, cells and names.
+#include "tracer/frame_builtins.h"
 #include "tracer/library.h"
 #include "tracer/ops.h"
 
@@ -108,11 +109,10 @@ std::optional<SymValue> Simulator::read_namespace(PyObject* dict, PyObject* name
   return world_.wrap(value, world_.sources().keyed(graph::SourceKind::kDictItem, source, world_.pool().add(name)));
 }
 
-SymValue Simulator::load_global(PyObject* globals, PyObject* builtins, PyObject* name) {
-  if (auto value = read_namespace(globals, name)) return *value;
-  if (builtins && PyModule_Check(builtins)) builtins = PyModule_GetDict(builtins);
-  if (builtins && PyDict_Check(builtins))
-    if (auto value = read_namespace(builtins, name)) return *value;
+SymValue Simulator::load_global(const SimFrame& frame, PyObject* name) {
+  if (auto value = read_namespace(frame.globals.get(), name)) return *value;
+  if (frame.builtins.get() != own_builtins()) stop(StopReason::kForeignBuiltins, PyUnicode_AsUTF8(name));
+  if (auto value = read_namespace(own_builtins(), name)) return *value;
   PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
   raise();
 }
@@ -210,8 +210,7 @@ void handle_DeleteDeref(Simulator& sim, SimFrame& frame, const Instruction& inst
 }
 
 void handle_LoadGlobal(Simulator& sim, SimFrame& frame, const Instruction& instr) {
-  push_with_null(frame, instr.layout(),
-                 sim.load_global(frame.globals.get(), frame.builtins.get(), frame.code->name_at(instr.arg)));
+  push_with_null(frame, instr.layout(), sim.load_global(frame, frame.code->name_at(instr.arg)));
 }
 
 void handle_StoreGlobal(Simulator& sim, SimFrame& frame, const Instruction& instr) {

@@ -8,6 +8,7 @@
 
 #include "base/handled_exception.h"
 #include "tracer/callables.h"
+#include "tracer/frame_builtins.h"
 #include "tracer/proxies.h"
 #include "tracer/recipes.h"
 
@@ -317,6 +318,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   root.code = start_.code;
   root.globals = Ref::borrow(start_.globals);
   root.builtins = Ref::borrow(start_.builtins);
+  rely_on_builtins(root);
   root.function = Ref::borrow(start_.function);
   root.next = start_.at;
   root.slots.resize(start_.code->slots.size());
@@ -365,7 +367,7 @@ graph::LocationId Simulator::location_of(size_t index) {
 }
 
 std::string Simulator::location_text() {
-  if (frames_.empty()) return {};
+  if (frames_.empty()) return stop_location(*start_.code, start_.at);
   size_t index = frames_.size() - 1;
   while (index > 0 && (frames_[index]->library || !frames_[index]->pc.valid())) --index;
   return stop_location(*frames_[index]->code, frames_[index]->pc);
@@ -427,6 +429,7 @@ void Simulator::finish_return(SymValue value) {
 
 void Simulator::finish_break() {
   require_no_open_generator();
+  require_same_builtins();
   capture_->exit = graph::ExitKind::kBreak;
   const TraceStop& stop = until_->stop;
   capture_->stop_reason = static_cast<uint16_t>(stop.reason);

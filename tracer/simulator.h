@@ -268,7 +268,11 @@ class Simulator {
   // As PySequence_Fast: what a slice of a list is set to, what texts are joined.
   SymValue as_fast_sequence(SymValue items);
 
-  SymValue load_global(PyObject* globals, PyObject* builtins, PyObject* name);
+  SymValue load_global(const SimFrame& frame, PyObject* name);
+  // That a frame which begins or goes on will find the builtins that it has now (frame_builtins.cpp).
+  void rely_on_builtins(const SimFrame& frame);
+  // At a break: the rest of a frame would take what the trace has put into its module.
+  void require_same_builtins();
   // A name of a module dictionary, guarded by key; empty if there is none.
   std::optional<SymValue> read_namespace(PyObject* dict, PyObject* name);
   // The function and the self of a bound method; of one of the program, guarded.

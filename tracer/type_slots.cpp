@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/once.h"
 #include "base/py_ref.h"
+#include "tracer/frame_builtins.h"
 
 namespace framejit {
 namespace {
@@ -15,7 +16,7 @@ struct PythonSlots {
 
   PythonSlots() {
     Ref globals = Ref::steal(PyDict_New());
-    PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
+    PyDict_SetItemString(globals.get(), "__builtins__", own_builtins());
     Ref done = Ref::steal(PyRun_String("class Probe:\n  def __new__(cls): pass\n  def __eq__(self, other): pass\n",
                                        Py_file_input, globals.get(), globals.get()));
     PyObject* probe = PyDict_GetItemString(globals.get(), "Probe");

@@ -8,6 +8,7 @@
 #include "runtime/call/shadow.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/report/log.h"
+#include "tracer/frame_builtins.h"
 
 namespace framejit::runtime {
 
@@ -95,9 +96,7 @@ SegmentStart StaticCall::start(PyObject** slots) const {
   start.code = state_->info->decoded;
   start.at = state_->entry->at();
   start.globals = PyFunction_GET_GLOBALS(self_.function);
-  start.builtins = PyDict_GetItemString(start.globals, "__builtins__");
-  if (start.builtins && PyModule_Check(start.builtins)) start.builtins = PyModule_GetDict(start.builtins);
-  if (!start.builtins) start.builtins = PyEval_GetBuiltins();
+  start.builtins = builtins_of_call(self_.function);
   start.function = self_.function;
   start.slots = slots;
   return start;

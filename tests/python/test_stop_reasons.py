@@ -4,6 +4,7 @@ import contextvars
 import os
 import re
 import sys
+import types
 
 import pytest
 import torch
@@ -100,6 +101,12 @@ def raises(x):
     raise ValueError("on purpose")
 
 
+def sandboxed(x):
+    return x + len(x)
+
+
+sandboxed = types.FunctionType(sandboxed.__code__, {"__builtins__": {"len": lambda value: 100}})
+
 PROVOKE = {
     "DataDependentBranch": lambda x: x if x.sum() > 0 else x + 1,
     "DataDependentValue": lambda x: x * x.sum().item(),
@@ -125,6 +132,7 @@ PROVOKE = {
     "TensorData": lambda x: x if x.data_ptr() else x + 1,
     "HandledException": catches,
     "OwnFrame": lambda x: x + len(sys._getframe().f_code.co_name),
+    "ForeignBuiltins": lambda x: sandboxed(x),
     "ObjectCounts": lambda x: x + sys.getsizeof([x]),
     "CannotRebuild": token_at_a_break,
     "DeepRecursion": lambda x: deep(x),
