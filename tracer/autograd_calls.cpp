@@ -171,6 +171,14 @@ SymValue call_retain_grad(Simulator& sim, PyObject*, CallArgs args) {
   return SymValue::borrow(Py_None);
 }
 
+// It raises for a view, which a tensor from outside may be at one call and not at the next.
+SymValue call_detach_in_place(Simulator& sim, PyObject* callable, CallArgs args) {
+  PyObject* tensor = args.positional.empty() ? nullptr : sim.realise(args.positional[0]);
+  if (!tensor || !sim.is_tensor(tensor) || sim.world().find(tensor))
+    sim.stop(StopReason::kUnsupportedTensor, "a tensor from outside is detached in place");
+  return sim.call_real(callable, args);
+}
+
 }  // namespace builtins
 
 }  // namespace framejit

@@ -14,6 +14,7 @@
 #include "runtime/torch/environment.h"
 #include "runtime/torch/graph_recorder.h"
 #include "runtime/torch/known_value.h"
+#include "runtime/torch/memory_overlap.h"
 #include "runtime/torch/names.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
@@ -478,6 +479,14 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
     bool index = op.info->name == "aten::index.Tensor";
     if (!index || has_boolean_index(stack, base))
       stop_trace(op.plain_results ? "DataDependentValue" : "DataDependentShape", op.info->name);
+  }
+  if (reaches_beyond(op, stack, base))
+    stop_trace("OperatorFailed", op.info->name + " beyond what the tensor is known to have");
+  if (op.info->has(graph::kOpMetaInPlace)) {
+    FakeImpl* fake = fake_impl(stack[base].toTensor());
+    if (fake && fake->is_copy()) stop_trace("OperatorFailed", op.info->name + " of a tensor's data");
+  } else if (writes_overlapping(op, stack, base)) {
+    stop_trace("OperatorFailed", op.info->name + " writes memory that overlaps");
   }
   read_operands(op, stack, base);
   require_placement(op);

@@ -4,7 +4,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "graph/alias.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/history.h"
 #include "runtime/torch/names.h"
@@ -30,23 +32,68 @@ const graph::Node* view_step(const graph::Graph& graph, ValueId value, ValueId* 
 
 namespace {
 
-// The fresh tensor or input that an output is a view of. `views`: whether there is a view between them. `cut`: whether
-// one of these has a history of its own.
-ValueId root_of(const Recording& recording, ValueId value, bool* views, bool* resized_root, bool* cut) {
-  const graph::Graph& graph = recording.recorder.graph();
-  ValueId base;
-  while (const graph::Node* node = view_step(graph, value, &base)) {
-    *cut |= recording.functions.gave(value);
-    const OpEntry* op = op_entry_by_id(node->op);
-    if (op->is_view) {
-      *views = true;
-      *resized_root = false;
-    } else {
-      *resized_root = true;
+using Values = std::unordered_set<uint32_t>;
+
+// What an operator in place (t_, out=) has given other sizes, as it was before.
+Values reshaped_values(const graph::Graph& graph) {
+  Values found;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    if (node.erased) continue;
+    for (size_t r = 0; r < node.result_count; ++r) {
+      ValueId before;
+      if (!view_step(graph, node.result(r), &before) || op_entry_by_id(node.op)->is_view) continue;
+      const graph::TensorMeta &was = graph.meta(before), &is = graph.meta(node.result(r));
+      if (was.sizes != is.sizes || was.strides != is.strides || was.storage_offset != is.storage_offset)
+        found.insert(before.value);
     }
-    value = base;
   }
-  return value;
+  return found;
+}
+
+struct ChainOfViews {
+  ValueId root;         // the fresh tensor or input that an output is a view of
+  graph::NodeId first;  // the view of the root
+  bool views = false;
+  // A tensor that one of the views is of is reshaped in place, before or after: views are made at the graph's end, of
+  // what it is by then.
+  bool reshaped = false;
+  bool in_place = false;  // one of the views is reshaped in place itself
+  bool cut = false;       // one of these has a history of its own
+};
+
+// Whether something behind `node` writes a tensor from outside: any of them may share memory with any other.
+bool writes_inputs_after(const graph::Graph& graph, graph::NodeId node) {
+  const graph::AliasClasses aliases(graph);
+  std::vector<ValueId> written;
+  for (size_t n = node.index() + 1; n < graph.node_count(); ++n) {
+    const graph::Node& later = graph.node(graph::NodeId(n));
+    if (later.erased) continue;
+    graph::written_values(graph, later, written);
+    if (std::any_of(written.begin(), written.end(), [&](ValueId id) { return aliases.is_input(id); })) return true;
+  }
+  return false;
+}
+
+ChainOfViews chain_of(const Recording& recording, const Values& reshaped, ValueId value) {
+  const graph::Graph& graph = recording.recorder.graph();
+  ChainOfViews chain{value};
+  bool root_reshaped = false, writes = false;
+  ValueId base;
+  while (const graph::Node* node = view_step(graph, chain.root, &base)) {
+    chain.cut |= recording.functions.gave(chain.root);
+    const OpEntry& op = *op_entry_by_id(node->op);
+    const bool view = op.is_view;
+    chain.in_place |= !view;
+    writes |= !view && !op.info->has(graph::kOpMetaInPlace);
+    chain.views |= view;
+    chain.reshaped |= view && reshaped.count(base.value) != 0;
+    root_reshaped = !view;
+    chain.first = graph.value(chain.root).definition;
+    chain.root = base;
+  }
+  chain.reshaped |= chain.views && (root_reshaped || writes);
+  return chain;
 }
 
 const InputFake* input_of(const Recording& recording, const c10::TensorImpl* impl) {
@@ -79,6 +126,13 @@ bool has_inner_leaf(const Recording& recording) {
   return found;
 }
 
+// Such a base has no history and is a tensor of its own, which the graph's values do not tell from the one that it is
+// of.
+bool is_view_of_data(const at::Tensor& output) {
+  FakeImpl* base = output.is_view() ? fake_impl(output._base()) : nullptr;
+  return base && base->is_copy();
+}
+
 bool is_custom_view(const at::Tensor& output) {
   return output.is_view() && torch::autograd::impl::get_view_autograd_meta(output)->get_creation_meta() ==
                                  torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION;
@@ -107,7 +161,8 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
   for (size_t i = 0; i < recording.inputs.size(); ++i)
     if (recording.inputs[i].requires_grad) recording.differentiable_inputs.push_back(static_cast<uint32_t>(i));
 
-  std::unordered_map<uint32_t, bool> known_roots;
+  const Values reshaped_before = reshaped_values(graph);
+  Values known_roots;
   for (const at::Tensor& output : outputs) {
     FakeImpl* fake = fake_impl(output);
     if (!fake || fake->owner() != &recording.recorder) return refuse("an output is no tensor of this capture");
@@ -119,20 +174,26 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
       continue;
     }
     spec.data = fake->is_copy();
+    if (is_view_of_data(output)) return refuse("an output is a view of a tensor's data");
     spec.custom_view = is_custom_view(output);
-    bool views = false, resized_root = false, cut = false;
-    ValueId root = root_of(recording, spec.value, &views, &resized_root, &cut);
+    const auto [root, first, views, reshaped, in_place, cut] = chain_of(recording, reshaped_before, spec.value);
     if (cut && output.requires_grad()) return refuse("an output is a view that a torch.autograd.Function gave");
-    if (views && resized_root) return refuse("an output is a view of a tensor that is reshaped in place");
+    // Data of a tensor is another object over the same value, which keeps its sizes.
+    if (reshaped || reshaped_before.count(spec.value.value))
+      return refuse("an output is a view of a tensor that is reshaped in place");
     if (!output.requires_grad() || spec.data) continue;
     const auto number = static_cast<uint32_t>(recording.outputs.size() - 1);
     if (views) recording.views.push_back({number, graph.value(root).is_input(), output});
-    if (!known_roots.try_emplace(root.value, true).second) continue;
     if (graph.value(root).is_input()) {
+      if (in_place)
+        return refuse("a view of a tensor from outside, which may be a view of a leaf, is reshaped in place");
+      // Autograd then works out anew what such a view is, and for one of a leaf forgets it.
+      if (views && writes_inputs_after(graph, first)) return refuse("a view of a tensor from outside is written after");
       if (!is_view_of_input(output, recording))
         return refuse("an output shares memory with a tensor from outside and has a history of its own");
       continue;  // LibTorch's own views of the real tensor have it
     }
+    if (!known_roots.insert(root.value).second) continue;
     // The base of a view holds the tensor that the view was made of.
     at::Tensor root_fake = views ? at::Tensor(output._base()) : output;
     FakeImpl* root_impl = fake_impl(root_fake);

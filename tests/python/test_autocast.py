@@ -107,3 +107,19 @@ def test_an_exception_inside():
             return a, product(x)
 
     assert_same_as_eager(f, x23())
+
+
+@pytest.mark.xfail(strict=True, reason="a graph casts a leaf for itself, eager once for the whole region")
+def test_a_weight_that_two_calls_share():
+    def gradient(fn):
+        torch.manual_seed(2)
+        weight = torch.randn(8, 8, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            result = fn(fn(torch.randn(8, 8), weight), weight)
+        result.float().pow(2).sum().backward()
+        return weight.grad
+
+    def fn(x, weight):
+        return torch.tanh(x @ weight)
+
+    assert torch.equal(gradient(framejit.to_static(fn)), gradient(fn))

@@ -1,0 +1,71 @@
+#include "runtime/torch/memory_overlap.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace framejit::torchlib {
+namespace {
+
+bool has_two_in_one_place(const at::Tensor& tensor) {
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.strides()[i] == 0 && tensor.sizes()[i] > 1) return true;
+  return false;
+}
+
+struct Range {
+  int64_t begin, end;  // bytes of the storage
+
+  explicit Range(const at::Tensor& tensor)
+      : begin(tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize())),
+        end(begin + tensor.numel() * static_cast<int64_t>(tensor.itemsize())) {}
+};
+
+bool share_a_part(const at::Tensor& a, const at::Tensor& b) {
+  if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl() || a.numel() == 0 || b.numel() == 0) return false;
+  if (!a.has_storage() || !b.has_storage() || !a.storage().is_alias_of(b.storage())) return false;
+  if (!a.is_non_overlapping_and_dense() || !b.is_non_overlapping_and_dense()) return false;  // not known: not refused
+  const Range of_a(a), of_b(b);
+  if (of_a.begin == of_b.begin && of_a.end == of_b.end) return a.strides() != b.strides();
+  return of_a.begin < of_b.end && of_b.begin < of_a.end;
+}
+
+void add_tensors(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
+  if (value.isTensor() && value.toTensor().defined()) tensors.push_back(value.toTensor());
+  if (value.isTensorList())
+    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
+}
+
+// In elements of the storage.
+int64_t end_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  int64_t last = offset;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return offset;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
+
+}  // namespace
+
+bool reaches_beyond(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
+  if (!op.info->name.starts_with("aten::as_strided") || !stack[base].isTensor()) return false;
+  const at::Tensor& self = stack[base].toTensor();
+  const auto sizes = stack[base + 1].toDimVector(), strides = stack[base + 2].toDimVector();
+  if (sizes.size() != strides.size()) return false;  // an error of its own
+  const int64_t offset = stack[base + 3].isInt() ? stack[base + 3].toInt() : self.storage_offset();
+  return offset < self.storage_offset() ||
+         end_of(sizes, strides, offset) > end_of(self.sizes(), self.strides(), self.storage_offset());
+}
+
+bool writes_overlapping(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
+  std::vector<at::Tensor> written, all;
+  for (uint16_t arg : op.written_args) add_tensors(stack[base + arg], written);
+  if (written.empty()) return false;
+  for (size_t arg = 0; arg < op.args.size(); ++arg) add_tensors(stack[base + arg], all);
+  return std::any_of(written.begin(), written.end(), [&](const at::Tensor& one) {
+    return has_two_in_one_place(one) ||
+           std::any_of(all.begin(), all.end(), [&](const at::Tensor& other) { return share_a_part(one, other); });
+  });
+}
+
+}  // namespace framejit::torchlib
