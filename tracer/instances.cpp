@@ -36,12 +36,20 @@ Asker asker_of(Simulator& sim, PyObject* type, const char* method) {
   return name == "abc" ? Asker::kAbc : name == "typing" ? Asker::kTyping : Asker::kOther;
 }
 
-// Each of them is asked in turn; null: `type` is no collection of types.
+bool has_parameters(PyObject* types) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
+    for (PyTypeObject* base = Py_TYPE(PyTuple_GET_ITEM(types, i)); base; base = base->tp_base)
+      if (strcmp(base->tp_name, "types.GenericAlias") == 0) return true;
+  return false;
+}
+
+// Each of them is asked in turn; null: `type` is no collection of types. Whether a union that has types with parameters
+// is refused before any of it is asked is the interpreter's to say (union_instancecheck of Objects/unionobject.c).
 Ref alternatives(Simulator& sim, PyObject* type) {
   if (PyTuple_Check(type)) return Ref::borrow(type);
-  if (strcmp(Py_TYPE(type)->tp_name, "types.UnionType") == 0)
-    return sim.check(PyObject_GetAttrString(type, "__args__"));
-  return {};
+  if (strcmp(Py_TYPE(type)->tp_name, "types.UnionType") != 0) return {};
+  Ref types = sim.check(PyObject_GetAttrString(type, "__args__"));
+  return has_parameters(types.get()) ? Ref() : std::move(types);
 }
 
 bool is_direct_base(PyTypeObject* derived, PyObject* type) {

@@ -183,7 +183,9 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
       return refuse("an output is a view of a tensor that is reshaped in place");
     if (!output.requires_grad() || spec.data) continue;
     const auto number = static_cast<uint32_t>(recording.outputs.size() - 1);
-    if (views) recording.views.push_back({number, graph.value(root).is_input(), output});
+    // One that is made without grad mode has no history, though its base makes it one that requires grad.
+    if (views && torch::autograd::impl::gradient_edge(output).is_valid())
+      recording.views.push_back({number, graph.value(root).is_input(), output});
     if (graph.value(root).is_input()) {
       if (in_place)
         return refuse("a view of a tensor from outside, which may be a view of a leaf, is reshaped in place");
@@ -193,6 +195,8 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
         return refuse("an output shares memory with a tensor from outside and has a history of its own");
       continue;  // LibTorch's own views of the real tensor have it
     }
+    if (views && !output.is_view())
+      return refuse("an output is detached from another tensor and has a history of its own");
     if (!known_roots.insert(root.value).second) continue;
     // The base of a view holds the tensor that the view was made of.
     at::Tensor root_fake = views ? at::Tensor(output._base()) : output;

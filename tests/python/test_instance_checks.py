@@ -80,6 +80,22 @@ class TestUnions:
         assert counted.hits and counted.captures == 2, counted
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="unions of classes since 3.10 (PEP 604)")
+@pytest.mark.parametrize("subject", [1, "text", [1]], ids=repr)
+@pytest.mark.parametrize("make", [lambda: int | list[int], lambda: str | collections.abc.Callable[..., int] | int])
+def test_union_with_a_type_that_has_parameters(make, subject):
+    """3.10 refuses it whatever is asked, later ones where they come to that type."""
+    either = make()
+
+    def fn(x, subject):
+        try:
+            return x + isinstance(subject, either)
+        except TypeError as error:
+            return x * 2, str(error)
+
+    assert_same_as_eager(fn, torch.ones(2), subject, graphs=1, breaks=0)
+
+
 def test_class_registered_before_stays():
     asked = make_abc()
     asked.register(Plain)

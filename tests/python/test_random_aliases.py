@@ -14,6 +14,15 @@ import framejit
 
 COUNT = int(os.environ.get("FRAMEJIT_RANDOM_ALIASES", "100"))
 
+
+def without_grad(fn):
+    def run(*arguments):
+        with torch.no_grad():
+            return fn(*arguments)
+
+    return run
+
+
 VIEWS = [
     lambda x, n: x.view(-1),
     lambda x, n: x.view(x.shape),
@@ -42,6 +51,8 @@ VIEWS = [
     lambda x, n: x.to(torch.float32),
     lambda x, n: x.real,
     lambda x, n: torch.ops.aten.alias(x),
+    without_grad(lambda x, n: x[n % 2]),
+    without_grad(lambda x, n: x.view(-1)),
 ]
 NEW = [
     lambda x, y, n: x + 1,
@@ -52,6 +63,7 @@ NEW = [
     lambda x, y, n: torch.where(x > 0, x, y),
     lambda x, y, n: torch.empty_like(x).copy_(y),
     lambda x, y, n: torch.zeros(3, 4),
+    without_grad(lambda x, y, n: x * y),
 ]
 WRITES = [
     lambda x, y, n: x.add_(1),
@@ -69,12 +81,13 @@ WRITES = [
     lambda x, y, n: x.index_add_(0, torch.tensor([0]), y[:1]),
     lambda x, y, n: x.clamp_(max=n),
     lambda x, y, n: x.transpose_(0, -1),
-    lambda x, y, n: x.detach_(),
     lambda x, y, n: setattr(x, "data", y),
-    lambda x, y, n: x.requires_grad_(),
     lambda x, y, n: x.set_(y),
     lambda x, y, n: x.resize_(1, 2),
     lambda x, y, n: x.swapaxes_(0, -1),
+    without_grad(lambda x, y, n: x.mul_(2)),
+    without_grad(lambda x, y, n: x.copy_(y)),
+    without_grad(lambda x, y, n: x.t_()),
 ]
 KINDS = {"view": VIEWS, "new": NEW, "write": WRITES}
 # What is given for the two arguments, from one tensor of four rows.
@@ -150,13 +163,13 @@ class Gradient:
         self.value = value
 
     def __eq__(self, other):
-        return isinstance(other, Gradient) and torch.allclose(self.value, other.value, rtol=1e-5, atol=1e-6)
+        return isinstance(other, Gradient) and torch.allclose(self.value, other.value, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def lead(program, arguments, with_history, from_leaf):
     """What is seen of one call: its results, the backward, and what a write to each result changes afterwards."""
     torch.manual_seed(1)
-    leaf = torch.linspace(-2, 2, 16).reshape(4, 4).requires_grad_(with_history)
+    leaf = torch.linspace(-2, 2, 16).reshape(4, 4).clone().requires_grad_(with_history)
     base = leaf if from_leaf or not with_history else leaf * 1
     given = ARGUMENTS[arguments](base)
     try:

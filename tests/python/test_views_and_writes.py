@@ -129,6 +129,21 @@ def view_that_is_written_by_way_of_a_detached_one(x):
     return flat, x.view(-1)
 
 
+@row(True)
+def detached_result_that_gets_a_history(x):
+    y = x + 1
+    detached = y.detach()
+    detached.mul_(x)
+    return y, detached
+
+
+@row(True)
+def view_that_is_made_without_grad(x):
+    y = x * 2
+    with torch.no_grad():
+        return y, x.view(-1), y[0]
+
+
 def account(value, others):
     base = [other is value._base for other in others] if value._is_view() else None
     shares = [other.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for other in others]
