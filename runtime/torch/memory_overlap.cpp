@@ -48,10 +48,12 @@ int64_t end_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset)
 }  // namespace
 
 bool reaches_beyond(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
-  if (!op.info->name.starts_with("aten::as_strided") || !stack[base].isTensor()) return false;
+  const std::string& name = op.info->name;
+  if (name != "aten::as_strided" && name != "aten::as_strided_" && name != "aten::as_strided_copy") return false;
   const at::Tensor& self = stack[base].toTensor();
   const auto sizes = stack[base + 1].toDimVector(), strides = stack[base + 2].toDimVector();
   if (sizes.size() != strides.size()) return false;  // an error of its own
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return false;
   const int64_t offset = stack[base + 3].isInt() ? stack[base + 3].toInt() : self.storage_offset();
   return offset < self.storage_offset() ||
          end_of(sizes, strides, offset) > end_of(self.sizes(), self.strides(), self.storage_offset());
