@@ -3,6 +3,7 @@
 FRAMEJIT_RANDOM_ALIASES is how many programs run, 100 if it is not set.
 """
 
+import contextlib
 import os
 import re
 
@@ -102,6 +103,7 @@ ARGUMENTS = [
     lambda base: (base.detach(), base),
     lambda base: (base, base.view(2, 8)),
 ]
+MODES = [contextlib.nullcontext, contextlib.nullcontext, torch.no_grad, torch.inference_mode]
 
 numbers = st.integers(0, 999)
 steps = st.lists(
@@ -144,7 +146,7 @@ def account(value, all_values):
         "same": [other is value for other in all_values],
         "shares": shares,
         "base": [other is value._base for other in all_values] if value._is_view() else None,
-        "autograd": (value.requires_grad, value.is_leaf, value._is_view()),
+        "autograd": (value.requires_grad, value.is_leaf, value._is_view(), value.is_inference()),
         "storage": value.untyped_storage().nbytes(),
     }
 
@@ -166,14 +168,15 @@ class Gradient:
         return isinstance(other, Gradient) and torch.allclose(self.value, other.value, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
-def lead(program, arguments, with_history, from_leaf):
+def lead(program, arguments, with_history, from_leaf, mode):
     """What is seen of one call: its results, the backward, and what a write to each result changes afterwards."""
     torch.manual_seed(1)
     leaf = torch.linspace(-2, 2, 16).reshape(4, 4).clone().requires_grad_(with_history)
     base = leaf if from_leaf or not with_history else leaf * 1
     given = ARGUMENTS[arguments](base)
     try:
-        values = [base, *given, *program(*given)]
+        with mode():
+            values = [base, *given, *program(*given)]
     except Exception as error:
         return type(error).__name__, str(error).split("\n")[0], [bits(value) for value in (base, *given)]
     seen = [attempt(lambda value=value: account(value, values)) for value in values]
@@ -201,16 +204,16 @@ def lead(program, arguments, with_history, from_leaf):
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate, Phase.shrink],  # its explanations trace, and under a trace function calls are not captured
 )
-@given(steps, st.integers(0, len(ARGUMENTS) - 1), st.booleans(), st.booleans())
-def test_random_aliases(steps, arguments, with_history, from_leaf):
+@given(steps, st.integers(0, len(ARGUMENTS) - 1), st.booleans(), st.booleans(), st.sampled_from(MODES))
+def test_random_aliases(steps, arguments, with_history, from_leaf, mode):
     said = []
     program = made_program(steps, said)
-    expected = lead(program, arguments, with_history, from_leaf)
+    expected = lead(program, arguments, with_history, from_leaf, mode)
     assume(not any("refer to a single memory location" in text for text in said))  # see docs/design.md, about graphs that fail
     framejit.reset()
     compiled = framejit.to_static(program)
     for _ in range(2):
-        got = lead(compiled, arguments, with_history, from_leaf)
+        got = lead(compiled, arguments, with_history, from_leaf, mode)
         assert len(got) == len(expected)
         for index, (a, b) in enumerate(zip(expected, got)):
             different = {key for key in a if a[key] != b[key]} if isinstance(a, dict) and isinstance(b, dict) else ""

@@ -9,9 +9,9 @@ import os
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from support.module_lives import CHANGES, WIDTH, World
 
 import framejit
+from support.module_lives import CHANGES, WIDTH, World
 
 COUNT = int(os.environ.get("FRAMEJIT_RANDOM_LIVES", "60"))
 INPUTS = [
