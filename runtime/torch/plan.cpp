@@ -67,15 +67,19 @@ bool needs_clone(const graph::Graph& graph, ValueId lifted, std::span<const Valu
 
 }  // namespace
 
+bool Plan::is_left_out(const graph::Node& node) const {
+  return is_below_autograd() && !keeps_detached_ && is_named(node, "aten::detach");
+}
+
 void Plan::find_canonical(const graph::Graph& graph) {
+  keeps_detached_ = !reshaped_values(graph).empty();
   register_count_ = graph.value_count();
   canonical_.resize(register_count_);
   for (size_t i = 0; i < register_count_; ++i) canonical_[i] = static_cast<uint32_t>(i);
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased) continue;
-    // Below autograd a detached tensor is the tensor.
-    if (is_below_autograd() && is_named(node, "aten::detach")) {
+    if (is_left_out(node)) {
       canonical_[node.result().index()] = canonical_[node.arg(0).as_value().index()];
       continue;
     }
@@ -228,7 +232,7 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased || (!skip.empty() && skip[n])) continue;
-    if (is_below_autograd() && is_named(node, "aten::detach")) continue;
+    if (is_left_out(node)) continue;
     if (!fused_at.empty() && fused_at[n]) {
       if ((*fused_at[n])->nodes().back().index() == n) steps_.push_back(make_fused_step(graph, *fused_at[n]));
       continue;

@@ -117,7 +117,11 @@ class Plan {
 
   bool is_below_autograd() const { return kind_ != PlanKind::kWithAutograd; }
 
+  // Below autograd a detached tensor is the tensor, unless one of the two may get other sizes.
+  bool is_left_out(const graph::Node& node) const;
+
   PlanKind kind_ = PlanKind::kBelowAutograd;
+  bool keeps_detached_ = false;
   std::vector<StateChange> state_changes_;
   std::vector<Step> steps_;
   std::vector<uint32_t> canonical_;

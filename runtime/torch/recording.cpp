@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "graph/alias.h"
 #include "runtime/torch/convert.h"
@@ -30,13 +29,8 @@ const graph::Node* view_step(const graph::Graph& graph, ValueId value, ValueId* 
   return &node;
 }
 
-namespace {
-
-using Values = std::unordered_set<uint32_t>;
-
-// What an operator in place (t_, out=) has given other sizes, as it was before.
-Values reshaped_values(const graph::Graph& graph) {
-  Values found;
+std::unordered_set<uint32_t> reshaped_values(const graph::Graph& graph) {
+  std::unordered_set<uint32_t> found;
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased) continue;
@@ -50,6 +44,10 @@ Values reshaped_values(const graph::Graph& graph) {
   }
   return found;
 }
+
+namespace {
+
+using Values = std::unordered_set<uint32_t>;
 
 struct ChainOfViews {
   ValueId root;         // the fresh tensor or input that an output is a view of

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/capture.h"
@@ -114,5 +115,8 @@ TangentMeta usual_tangent(const at::Tensor& root);
 // The node that computes `value` from another tensor by a view, or null: `value` is fresh. An operator that changes
 // sizes in place counts when `through_in_place`.
 const graph::Node* view_step(const graph::Graph& graph, graph::ValueId value, graph::ValueId* base);
+
+// What an operator in place (t_, out=) has given other sizes, as it was before.
+std::unordered_set<uint32_t> reshaped_values(const graph::Graph& graph);
 
 }  // namespace framejit::torchlib

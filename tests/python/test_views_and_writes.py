@@ -129,6 +129,23 @@ def view_that_is_written_by_way_of_a_detached_one(x):
     return flat, x.view(-1)
 
 
+@row(False)
+@row(True)
+def detached_that_gets_another_dimension(x):
+    detached = x.detach()
+    detached.unsqueeze_(0)
+    return detached.sum(1), x
+
+
+@row(False)
+@row(True)
+def detached_of_what_is_transposed_after(x):
+    y = x * 2
+    detached = y.detach()
+    y.t_()
+    return detached.sum(0), y + 1
+
+
 @row(True)
 def detached_result_that_gets_a_history(x):
     y = x + 1
