@@ -173,6 +173,7 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     }
     spec.data = fake->is_copy();
     if (is_view_of_data(output)) return refuse("an output is a view of a tensor's data");
+    if (spec.data && output.requires_grad()) return refuse("a tensor's data gets a history of its own");
     spec.custom_view = is_custom_view(output);
     const auto [root, first, views, reshaped, in_place, cut] = chain_of(recording, reshaped_before, spec.value);
     if (cut && output.requires_grad()) return refuse("an output is a view that a torch.autograd.Function gave");

@@ -86,7 +86,6 @@ WRITES = [
     lambda x, y, n: x.swapaxes_(0, -1),
     without_grad(lambda x, y, n: x.mul_(2)),
     without_grad(lambda x, y, n: x.copy_(y)),
-    without_grad(lambda x, y, n: x.t_()),
 ]
 KINDS = {"view": VIEWS, "new": NEW, "write": WRITES}
 # What is given for the two arguments, from one tensor of four rows.
@@ -98,7 +97,6 @@ ARGUMENTS = [
     lambda base: (base, base.t()),
     lambda base: (base[:2], base[2:]),
     lambda base: (base[::2], base[1::2]),
-    lambda base: (base.detach(), base),
     lambda base: (base, base.view(2, 8)),
 ]
 MODES = [contextlib.nullcontext, contextlib.nullcontext, torch.no_grad, torch.inference_mode]

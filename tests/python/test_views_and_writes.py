@@ -161,6 +161,14 @@ def view_that_is_made_without_grad(x):
         return y, x.view(-1), y[0]
 
 
+@row(True)
+def data_that_gets_a_history(x):
+    y = x * 2
+    data = y.data
+    data.mul_(x)
+    return y, data
+
+
 def account(value, others):
     base = [other is value._base for other in others] if value._is_view() else None
     shares = [other.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for other in others]
