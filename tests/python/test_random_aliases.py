@@ -1,6 +1,7 @@
 """Random programs of views and writes over arguments that may share memory: as eager, to the bit, with the same sharing.
 
-FRAMEJIT_RANDOM_ALIASES is how many programs run, 100 if it is not set.
+FRAMEJIT_RANDOM_ALIASES is how many programs run, 100 if it is not set. Left out is what docs/design.md says differs: an
+argument that is a detached alias of another, `detach_`, and changes of grad mode or data of a base that has views.
 """
 
 import contextlib
