@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -193,6 +194,7 @@ def lead(program, arguments, with_history, from_leaf, mode):
     return seen
 
 
+@pytest.mark.runs_once("arguments get other storages and sizes, which is not taken back between the runs")
 @settings(
     max_examples=COUNT,
     deadline=None,

@@ -6,6 +6,7 @@ FRAMEJIT_RANDOM_LIVES is how many lives are led, 60 if it is not set.
 import contextlib
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -119,6 +120,7 @@ def live(world, events):
     return seen
 
 
+@pytest.mark.runs_once("the hooks of a model hear of both runs")
 @settings(
     max_examples=COUNT,
     deadline=None,
