@@ -417,6 +417,7 @@ def test_infinite_recursion_while_the_collector_calls_back(tmp_path):
     assert finished.returncode == 0, finished.stderr[-2000:]
 
 
+@pytest.mark.runs_once("the copies for the other run follow each of the parts anew")
 def test_containers_that_share_their_parts():
     parts = (1, 2)
     for _ in range(60):
