@@ -1,9 +1,21 @@
 #include "bytecode/decoded_code.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "bytecode/code_object.h"
 
 namespace framejit::bytecode {
+namespace {
+
+bool reads_globals(const Decoded& decoded) {
+  return std::any_of(decoded.instructions.begin(), decoded.instructions.end(), [](const Instruction& instr) {
+    return instr.op == SimOp::kLoadGlobal || instr.op == SimOp::kLoadName ||
+           instr.op == SimOp::kLoadFromDictOrGlobals || instr.op == SimOp::kImportName;
+  });
+}
+
+}  // namespace
 
 DecodedCodePtr decode(BorrowedRef code) {
   FJ_CHECK(PyCode_Check(code.get()), "decode() needs a code object");
@@ -17,6 +29,7 @@ DecodedCodePtr decode(BorrowedRef code) {
   decoded->name = std::move(parts.name);
   decoded->qualname = std::move(parts.qualname);
   decoded->filename = std::move(parts.filename);
+  decoded->reads_globals = reads_globals(*decoded);
   return decoded;
 }
 

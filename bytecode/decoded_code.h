@@ -21,6 +21,7 @@ class DecodedCode : public Decoded {
   Ref name;
   Ref qualname;  // same as name before 3.11
   Ref filename;
+  bool reads_globals = false;  // it looks up names that may be globals or builtins
 
   BorrowedRef const_at(int32_t index) const { return PyTuple_GET_ITEM(consts.get(), index); }
   BorrowedRef name_at(int32_t index) const { return PyTuple_GET_ITEM(names.get(), index); }

@@ -32,15 +32,6 @@ PyObject* builtins_of_call(PyObject* function) {
   return builtins_named_by(PyDict_GetItem(globals, name));
 }
 
-bool reads_globals(const bytecode::DecodedCode& code) {
-  using bytecode::SimOp;
-  for (const bytecode::Instruction& instr : code.instructions)
-    if (instr.op == SimOp::kLoadGlobal || instr.op == SimOp::kLoadName || instr.op == SimOp::kLoadFromDictOrGlobals ||
-        instr.op == SimOp::kImportName)
-      return true;
-  return false;
-}
-
 namespace {
 
 std::string name_of_module(PyObject* globals) {
@@ -61,7 +52,7 @@ bool changes_builtins(World& world, PyObject* globals) {
 void Simulator::rely_on_builtins(const SimFrame& frame) {
   PyObject *globals = frame.globals.get(), *builtins = frame.builtins.get(), *name = interned("__builtins__");
   if (changes_builtins(world_, globals)) stop(StopReason::kForeignBuiltins, name_of_module(globals));
-  if (!reads_globals(*frame.code)) return;
+  if (!frame.code->reads_globals) return;
   PyObject* value = PyDict_GetItem(globals, name);
   const bool found_again = value ? builtins_named_by(value) == builtins : !builtins || builtins == own_builtins();
   if (!found_again) stop(StopReason::kForeignBuiltins, name_of_module(globals));

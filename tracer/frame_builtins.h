@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/py_ref.h"
-#include "bytecode/decoded_code.h"
 
 namespace framejit {
 
@@ -17,8 +16,5 @@ PyObject* builtins_named_by(PyObject* value);
 // was made with; before, a frame asks the module, or shares that of a caller from the same module. Null where the frame
 // would get a dictionary of its own.
 PyObject* builtins_of_call(PyObject* function);
-
-// Whether `code` looks up names that may be builtins.
-bool reads_globals(const bytecode::DecodedCode& code);
 
 }  // namespace framejit

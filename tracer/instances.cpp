@@ -38,8 +38,7 @@ Asker asker_of(Simulator& sim, PyObject* type, const char* method) {
 
 bool has_parameters(PyObject* types) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i)
-    for (PyTypeObject* base = Py_TYPE(PyTuple_GET_ITEM(types, i)); base; base = base->tp_base)
-      if (strcmp(base->tp_name, "types.GenericAlias") == 0) return true;
+    if (is_kind_of_generic_alias(PyTuple_GET_ITEM(types, i))) return true;
   return false;
 }
 
@@ -47,7 +46,7 @@ bool has_parameters(PyObject* types) {
 // is refused before any of it is asked is the interpreter's to say (union_instancecheck of Objects/unionobject.c).
 Ref alternatives(Simulator& sim, PyObject* type) {
   if (PyTuple_Check(type)) return Ref::borrow(type);
-  if (strcmp(Py_TYPE(type)->tp_name, "types.UnionType") != 0) return {};
+  if (!is_type_union(type)) return {};
   Ref types = sim.check(PyObject_GetAttrString(type, "__args__"));
   return has_parameters(types.get()) ? Ref() : std::move(types);
 }

@@ -150,10 +150,13 @@ bool is_typing_alias(PyObject* obj) {
   return alias && PyObject_TypeCheck(obj, alias);
 }
 
-bool is_generic_alias(PyObject* obj) {
-  PyTypeObject* alias = once_under_lock([] { return import_type("types", "GenericAlias"); });
-  return alias && Py_TYPE(obj) == alias;
+static PyTypeObject* generic_alias() {
+  return once_under_lock([] { return import_type("types", "GenericAlias"); });
 }
+
+bool is_generic_alias(PyObject* obj) { return generic_alias() && Py_TYPE(obj) == generic_alias(); }
+
+bool is_kind_of_generic_alias(PyObject* obj) { return generic_alias() && PyObject_TypeCheck(obj, generic_alias()); }
 
 bool is_type_union(PyObject* obj) {
   PyTypeObject* type = once_under_lock([] { return import_type("types", "UnionType"); });

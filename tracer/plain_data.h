@@ -23,7 +23,8 @@ bool worth_watching(PyObject* obj);
 // A type with arguments that typing made.
 bool is_typing_alias(PyObject* obj);
 // A type with arguments that the interpreter made, list[int], or a union of types, int | str. None on Pythons without.
-bool is_generic_alias(PyObject* obj);
+bool is_generic_alias(PyObject* obj);  // of that very type
+bool is_kind_of_generic_alias(PyObject* obj);
 bool is_type_union(PyObject* obj);
 // Registers a type whose instances are compared by identity as constants (torch.dtype, torch.device ...).
 void add_plain_type(PyTypeObject* type, bool by_identity);

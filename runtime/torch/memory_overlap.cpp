@@ -1,7 +1,6 @@
 #include "runtime/torch/memory_overlap.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace framejit::torchlib {
 namespace {
@@ -29,10 +28,8 @@ bool share_a_part(const at::Tensor& a, const at::Tensor& b) {
   return of_a.begin < of_b.end && of_b.begin < of_a.end;
 }
 
-void add_tensors(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
-  if (value.isTensor() && value.toTensor().defined()) tensors.push_back(value.toTensor());
-  if (value.isTensorList())
-    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
+bool writes_over(const at::Tensor& written, const c10::IValue& argument) {
+  return argument.isTensor() && argument.toTensor().defined() && share_a_part(written, argument.toTensor());
 }
 
 // In elements of the storage.
@@ -47,9 +44,7 @@ int64_t end_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset)
 
 }  // namespace
 
-bool reaches_beyond(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
-  const std::string& name = op.info->name;
-  if (name != "aten::as_strided" && name != "aten::as_strided_" && name != "aten::as_strided_copy") return false;
+bool reaches_beyond(const torch::jit::Stack& stack, size_t base) {
   const at::Tensor& self = stack[base].toTensor();
   const auto sizes = stack[base + 1].toDimVector(), strides = stack[base + 2].toDimVector();
   if (sizes.size() != strides.size()) return false;  // an error of its own
@@ -60,13 +55,18 @@ bool reaches_beyond(const OpEntry& op, const torch::jit::Stack& stack, size_t ba
 }
 
 bool writes_overlapping(const OpEntry& op, const torch::jit::Stack& stack, size_t base) {
-  std::vector<at::Tensor> written, all;
-  for (uint16_t arg : op.written_args) add_tensors(stack[base + arg], written);
-  if (written.empty()) return false;
-  for (size_t arg = 0; arg < op.args.size(); ++arg) add_tensors(stack[base + arg], all);
-  return std::any_of(written.begin(), written.end(), [&](const at::Tensor& one) {
-    return has_two_in_one_place(one) ||
-           std::any_of(all.begin(), all.end(), [&](const at::Tensor& other) { return share_a_part(one, other); });
+  const auto first = stack.begin() + static_cast<std::ptrdiff_t>(base);
+  return std::any_of(op.written_args.begin(), op.written_args.end(), [&](uint16_t arg) {
+    const c10::IValue& value = stack[base + arg];
+    if (value.isTensorList()) {
+      const c10::List<at::Tensor> written = value.toTensorList();
+      return std::any_of(written.begin(), written.end(),
+                         [](const at::Tensor& one) { return has_two_in_one_place(one); });
+    }
+    if (!value.isTensor() || !value.toTensor().defined()) return false;
+    const at::Tensor& one = value.toTensor();
+    return has_two_in_one_place(one) || std::any_of(first, first + static_cast<std::ptrdiff_t>(op.args.size()),
+                                                    [&](const c10::IValue& other) { return writes_over(one, other); });
   });
 }
 

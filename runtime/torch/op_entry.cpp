@@ -80,7 +80,8 @@ graph::OpId id_of(const c10::OperatorHandle& handle) {
 bool is_special(std::string_view name) {
   for (std::string_view known :
        {"aten::lift_fresh", "aten::lift", "aten::detach", "aten::is_same_size", "aten::set_data", "aten::record_stream",
-        "aten::resize_", "aten::resize_as_", "aten::set_", "aten::is_pinned", "aten::_pin_memory", "aten::_to_copy"})
+        "aten::resize_", "aten::resize_as_", "aten::set_", "aten::is_pinned", "aten::_pin_memory", "aten::_to_copy",
+        "aten::as_strided", "aten::as_strided_", "aten::as_strided_copy"})
     if (name == known) return true;
   return name.rfind("aten::set_.", 0) == 0;
 }

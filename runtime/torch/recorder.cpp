@@ -373,6 +373,8 @@ bool Recorder::record_special(const OpEntry& op, Stack& stack, size_t base) {
     stack.emplace_back(same);
     return true;
   }
+  if (name.rfind("aten::as_strided", 0) == 0 && reaches_beyond(stack, base))
+    stop_trace("OperatorFailed", name + " beyond what the tensor is known to have");
   if (name == "aten::set_" || name.rfind("aten::set_.", 0) == 0 || name == "aten::set_data" ||
       name == "aten::record_stream" || name == "aten::resize_" || name == "aten::resize_as_")
     stop_trace("OperatorFailed", name + " changes what memory a tensor has");
@@ -480,8 +482,6 @@ void Recorder::record(const OpEntry& op, Stack& stack) {
     if (!index || has_boolean_index(stack, base))
       stop_trace(op.plain_results ? "DataDependentValue" : "DataDependentShape", op.info->name);
   }
-  if (reaches_beyond(op, stack, base))
-    stop_trace("OperatorFailed", op.info->name + " beyond what the tensor is known to have");
   if (op.info->has(graph::kOpMetaInPlace)) {
     FakeImpl* fake = fake_impl(stack[base].toTensor());
     if (fake && fake->is_copy()) stop_trace("OperatorFailed", op.info->name + " of a tensor's data");

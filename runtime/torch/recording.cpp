@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/alias.h"
 #include "runtime/torch/convert.h"
@@ -60,17 +61,18 @@ struct ChainOfViews {
   bool cut = false;       // one of these has a history of its own
 };
 
-// Whether something behind `node` writes a tensor from outside: any of them may share memory with any other.
-bool writes_inputs_after(const graph::Graph& graph, graph::NodeId node) {
+// The number of nodes up to the last one that writes a tensor from outside: any of them may share memory with any
+// other.
+size_t end_of_writes_to_inputs(const graph::Graph& graph) {
   const graph::AliasClasses aliases(graph);
   std::vector<ValueId> written;
-  for (size_t n = node.index() + 1; n < graph.node_count(); ++n) {
-    const graph::Node& later = graph.node(graph::NodeId(n));
-    if (later.erased) continue;
-    graph::written_values(graph, later, written);
-    if (std::any_of(written.begin(), written.end(), [&](ValueId id) { return aliases.is_input(id); })) return true;
+  for (size_t end = graph.node_count(); end > 0; --end) {
+    const graph::Node& node = graph.node(graph::NodeId(end - 1));
+    if (node.erased) continue;
+    graph::written_values(graph, node, written);
+    if (std::any_of(written.begin(), written.end(), [&](ValueId id) { return aliases.is_input(id); })) return end;
   }
-  return false;
+  return 0;
 }
 
 ChainOfViews chain_of(const Recording& recording, const Values& reshaped, ValueId value) {
@@ -161,6 +163,7 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
 
   const Values reshaped_before = reshaped_values(graph);
   Values known_roots;
+  std::optional<size_t> end_of_writes;
   for (const at::Tensor& output : outputs) {
     FakeImpl* fake = fake_impl(output);
     if (!fake || fake->owner() != &recording.recorder) return refuse("an output is no tensor of this capture");
@@ -189,7 +192,9 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
       if (in_place)
         return refuse("a view of a tensor from outside, which may be a view of a leaf, is reshaped in place");
       // Autograd then works out anew what such a view is, and for one of a leaf forgets it.
-      if (views && writes_inputs_after(graph, first)) return refuse("a view of a tensor from outside is written after");
+      if (views && !end_of_writes) end_of_writes = end_of_writes_to_inputs(graph);
+      if (views && first.index() + 1 < *end_of_writes)
+        return refuse("a view of a tensor from outside is written after");
       if (!is_view_of_input(output, recording))
         return refuse("an output shares memory with a tensor from outside and has a history of its own");
       continue;  // LibTorch's own views of the real tensor have it

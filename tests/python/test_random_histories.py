@@ -4,16 +4,15 @@ bit where no result is a view.
 FRAMEJIT_RANDOM_HISTORIES is how many programs run, 60 if it is not set.
 """
 
-import os
 import re
 
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import framejit
+from support.examples import random_examples
 
-COUNT = int(os.environ.get("FRAMEJIT_RANDOM_HISTORIES", "60"))
 LEAVES = 3
 UNARY = [torch.sin, torch.cos, torch.tanh, torch.exp, lambda x: x * 0.5, lambda x: x + 1, lambda x: x.sum(0, keepdim=True)]
 BINARY = [torch.add, torch.sub, torch.mul, lambda x, y: x * y.detach(), lambda x, y: x + x * y]
@@ -125,18 +124,7 @@ class Watcher:
         return self.seen
 
 
-# Not Hypothesis's explanations: they trace, and under a trace function calls are not captured.
-PHASES = [Phase.generate, Phase.shrink]
-
-
-@settings(
-    max_examples=COUNT,
-    deadline=None,
-    derandomize=COUNT == 60,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=PHASES,
-)
+@random_examples("FRAMEJIT_RANDOM_HISTORIES", 60)
 @given(steps, st.sets(st.integers(0, 11), min_size=1, max_size=5), actions)
 def test_random_histories(steps, results, actions):
     results = sorted(i % len(steps) for i in results)

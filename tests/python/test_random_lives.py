@@ -4,17 +4,16 @@ FRAMEJIT_RANDOM_LIVES is how many lives are led, 60 if it is not set.
 """
 
 import contextlib
-import os
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import framejit
+from support.examples import random_examples
 from support.module_lives import CHANGES, WIDTH, World
 
-COUNT = int(os.environ.get("FRAMEJIT_RANDOM_LIVES", "60"))
 INPUTS = [
     lambda: torch.linspace(-1, 1, 3 * WIDTH).reshape(3, WIDTH),
     lambda: torch.linspace(-1, 2, 3 * WIDTH).reshape(3, WIDTH).requires_grad_(),
@@ -121,14 +120,7 @@ def live(world, events):
 
 
 @pytest.mark.runs_once("the hooks of a model hear of both runs")
-@settings(
-    max_examples=COUNT,
-    deadline=None,
-    derandomize=COUNT == 60,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate, Phase.shrink],  # its explanations trace, and under a trace function calls are not captured
-)
+@random_examples("FRAMEJIT_RANDOM_LIVES", 60)
 @given(events, st.booleans())
 def test_random_lives(events, by_argument):
     expected = live(World(lambda fn: fn, by_argument), events)

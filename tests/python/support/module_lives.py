@@ -191,7 +191,7 @@ def patch_instance(net, world, n):
         found.forward = types.MethodType(lambda self, x: type(self).forward(self, x) - 2, found)
 
 
-def make_norm_spectral(net, world, n):
+def toggle_weight_norm(net, world, n):
     found = linear(net, n)
     if parametrize.is_parametrized(found):
         parametrize.remove_parametrizations(found, "weight", leave_parametrized=n % 2 == 0)
@@ -262,7 +262,7 @@ CHANGES = {
     "load_state_dict": load_state,
     "patch the class": patch_class,
     "patch an instance": patch_instance,
-    "weight_norm": make_norm_spectral,
+    "weight_norm": toggle_weight_norm,
     "prune": prune_weight,
     "deepcopy": lambda net, world, n: world.set_net(copy.deepcopy(net)),
 }
