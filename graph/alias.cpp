@@ -1,5 +1,7 @@
 #include "graph/alias.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace framejit::graph {
@@ -73,6 +75,18 @@ void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& 
   for (size_t i = 0; i < node.operand_count; ++i)
     if (unknown || info.writes_arg(i) || is_statistic(i))
       for_each_value(node.arg(i), [&](ValueId id) { out.push_back(id); });
+}
+
+std::vector<ValueId> written_inputs(const Graph& graph) {
+  const AliasClasses aliases(graph);
+  std::vector<ValueId> written, all;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    if (graph.node(NodeId(n)).erased) continue;
+    written_values(graph, graph.node(NodeId(n)), written);
+    std::copy_if(written.begin(), written.end(), std::back_inserter(all),
+                 [&](ValueId id) { return aliases.is_input(id); });
+  }
+  return all;
 }
 
 }  // namespace framejit::graph

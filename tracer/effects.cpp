@@ -18,10 +18,12 @@ void RecipeBuilder::guard_apart(PyObject* changed) {
   if (std::find(apart_.begin(), apart_.end(), kind) == apart_.end()) apart_.push_back(kind);
 }
 
-// Once for all that was changed, when all that is read is known.
+// Once for all that was changed, when all that is read is known and the graph has ended. Gradients of two tensors are
+// not added up as those of one are.
 void RecipeBuilder::add_apart_guards() {
+  const bool tensors_are_apart = world_.are_apart() || sim_.services().host.has_history();
   for (PyObject* obj : world_.outside_in_order())
-    if (world_.are_apart() && world_.find(obj)->kind == OutsideKind::kTensor) guard_apart(obj);
+    if (tensors_are_apart && world_.find(obj)->kind == OutsideKind::kTensor) guard_apart(obj);
   uint64_t set = 0;
   for (const auto& [kind, type] : apart_) {
     std::vector<graph::SourceId> members;
@@ -189,7 +191,6 @@ void RecipeBuilder::add_effects() {
   add_item_effects();
   add_state_effects();
   add_device_effects();
-  add_apart_guards();
   capture_.effects.insert(capture_.effects.begin(), slot_effects_.begin(), slot_effects_.end());
 }
 

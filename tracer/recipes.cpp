@@ -336,7 +336,7 @@ void RecipeBuilder::finish_graph() {
   sim_.require_unobserved_operators();
   std::string why_not;
   graph::NodeId refused;
-  if (sim_.services().host.finish(outputs_, &why_not, &refused)) return;
+  if (sim_.services().host.finish(outputs_, &why_not, &refused)) return add_apart_guards();
   if (PyErr_Occurred()) PyErr_Clear();
   throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}, refused};
 }

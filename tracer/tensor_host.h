@@ -127,6 +127,8 @@ class TensorHost {
   // False: with the reason a graph with these outputs cannot be run as eager would, and with the node without which it
   // could be; if that is not known, it stays invalid.
   virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) = 0;
+  // Whether the graph that finish() ended has outputs with a history.
+  virtual bool has_history() { return false; }
 };
 
 }  // namespace framejit

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 
+#include "graph/alias.h"
 #include "runtime/torch/distinct_inputs.h"
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/gil.h"
@@ -69,7 +70,8 @@ class AtenExecutable final : public runtime::Executable {
   RunStatus take_back(Plan::Progress& progress);
   torch::autograd::edge_list attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
-  bool lie_apart(PyObject* const* inputs);
+  bool lie_apart(std::optional<DistinctInputs>& distinct, PyObject* const* inputs);
+  RunStatus run_without_kernels(PyObject* const* inputs, PyObject** outputs);
 
   const graph::Graph& graph_;  // the capture's, which lives as long
   OnFailure on_failure_;
@@ -90,6 +92,9 @@ class AtenExecutable final : public runtime::Executable {
   // Where kernels rest on it that inputs lie apart: that they do, and what runs instead in calls where it does not
   // hold.
   std::optional<DistinctInputs> distinct_;
+  // Where the graph writes inputs that the backward may need, or code of the program may handle eager's error about
+  // memory that overlaps: in calls where another input shares what is written, the code runs in the interpreter.
+  std::optional<DistinctInputs> unshared_;
   std::shared_ptr<Recording> recording_;
   std::unique_ptr<AtenExecutable> without_kernels_;
 };
@@ -138,11 +143,16 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     FusedSteps found = fused_steps(graph, keep, skip, true);
     fused = std::move(found.steps);
     if (!found.apart.empty()) {
-      distinct_.emplace(graph, found.apart, recording->recorder.constants());
+      distinct_.emplace(graph, found.apart, recording->recorder.constants(), DistinctInputs::Extent::kElements);
       recording_ = recording;
     }
   }
   plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused);
+  if (on_failure_ == OnFailure::kUndo || training_) {
+    const std::vector<ValueId> written = graph::written_inputs(graph);
+    const auto extent = training_ ? DistinctInputs::Extent::kStorage : DistinctInputs::Extent::kElements;
+    if (!written.empty()) unshared_.emplace(graph, written, recording->recorder.constants(), extent);
+  }
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
   is_checked_ =
       on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !checks_first_run) || !can_be_undone();
@@ -155,8 +165,15 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
 }
 
-bool AtenExecutable::lie_apart(PyObject* const* inputs) {
-  return distinct_->hold([&](size_t i) -> const at::Tensor& { return unpack_tensor(inputs[i]); });
+// True where nothing rests on it.
+bool AtenExecutable::lie_apart(std::optional<DistinctInputs>& distinct, PyObject* const* inputs) {
+  return !distinct || distinct->hold([&](size_t i) -> const at::Tensor& { return unpack_tensor(inputs[i]); });
+}
+
+RunStatus AtenExecutable::run_without_kernels(PyObject* const* inputs, PyObject** outputs) {
+  if (!without_kernels_)
+    without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false, false);
+  return without_kernels_->run(inputs, outputs);
 }
 
 void AtenExecutable::compute(Registers& registers, Plan::Progress& progress) const {
@@ -237,17 +254,15 @@ RunStatus AtenExecutable::take_back(Plan::Progress& progress) {
 }
 
 RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
-  bool apart = true;
-  if (distinct_ && !with_translated_errors([&] {
-        apart = lie_apart(inputs);
+  bool apart = true, unshared = true;
+  if ((distinct_ || unshared_) && !with_translated_errors([&] {
+        unshared = lie_apart(unshared_, inputs);
+        apart = unshared && lie_apart(distinct_, inputs);
         return true;
       }))
     return RunStatus::kRaised;
-  if (!apart) {
-    if (!without_kernels_)
-      without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false, false);
-    return without_kernels_->run(inputs, outputs);
-  }
+  if (!unshared) return RunStatus::kUndone;
+  if (!apart) return run_without_kernels(inputs, outputs);
   UndoLog log;
   Plan::Progress progress;
   if (undo_ && undo_->saves()) progress.undo = &*undo_, progress.log = &log;

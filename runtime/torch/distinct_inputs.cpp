@@ -12,9 +12,9 @@ namespace {
 // Where kernels write: addresses of all these devices are of one space.
 bool has_kernels(graph::Device device) { return device.is_cpu() || device.is_cuda(); }
 
-// From the first element to the last.
+// From the first element to the last, in bytes.
 template <class Sizes, class Strides>
-size_t extent(const Sizes& sizes, const Strides& strides, size_t itemsize) {
+size_t elements(const Sizes& sizes, const Strides& strides, size_t itemsize) {
   int64_t last = 0;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == 0) return 0;
@@ -26,7 +26,8 @@ size_t extent(const Sizes& sizes, const Strides& strides, size_t itemsize) {
 }  // namespace
 
 DistinctInputs::DistinctInputs(const graph::Graph& graph, std::span<const graph::ValueId> written,
-                               const ConstantPool& constants) {
+                               const ConstantPool& constants, Extent extent)
+    : extent_(extent) {
   const graph::AliasClasses aliases(graph);
   for (graph::ValueId input : graph.inputs()) {
     const graph::TensorMeta& meta = graph.meta(input);
@@ -34,25 +35,34 @@ DistinctInputs::DistinctInputs(const graph::Graph& graph, std::span<const graph:
                                         [&](graph::ValueId value) { return aliases.may_alias(value, input); });
     const bool has_memory = meta.layout == graph::Layout::kStrided && has_kernels(meta.device);
     const size_t itemsize = static_cast<size_t>(graph::itemsize(meta.dtype));
-    ranges_.push_back({nullptr, has_memory ? extent(meta.sizes, meta.strides, itemsize) : 0, is_written});
+    const size_t bytes = has_memory ? elements(meta.sizes, meta.strides, itemsize) : 0;
+    ranges_.push_back({nullptr, bytes, is_written, bytes == 0});
   }
   input_count_ = ranges_.size();
   for (const c10::IValue& constant : constants) {
     if (!constant.isTensor() || !constant.toTensor().defined()) continue;
     const at::Tensor& tensor = constant.toTensor();
     if (tensor.layout() != c10::kStrided || !has_kernels(to_device(tensor.device()))) continue;
-    ranges_.push_back({static_cast<const char*>(tensor.const_data_ptr()),
-                       extent(tensor.sizes(), tensor.strides(), tensor.element_size()), false});
+    ranges_.push_back({nullptr, elements(tensor.sizes(), tensor.strides(), tensor.element_size()), false, false});
+    place(ranges_.back(), tensor);
   }
+}
+
+bool DistinctInputs::place(Range& range, const at::Tensor& tensor) const {
+  const c10::Storage& storage = tensor.storage();
+  const bool whole = extent_ == Extent::kStorage;
+  const auto* begin = static_cast<const char*>(whole ? storage.data() : tensor.const_data_ptr());
+  const size_t bytes = whole ? storage.nbytes() : range.bytes;
+  const bool as_before = begin == range.begin && bytes == range.bytes;
+  range.begin = begin;
+  range.bytes = bytes;
+  return as_before;
 }
 
 bool DistinctInputs::hold(const std::function<const at::Tensor&(size_t)>& input) {
   bool as_before = true;
   for (size_t i = 0; i < input_count_; ++i) {
-    if (ranges_[i].bytes == 0) continue;
-    const auto* begin = static_cast<const char*>(input(i).const_data_ptr());
-    as_before &= begin == ranges_[i].begin;
-    ranges_[i].begin = begin;
+    if (!ranges_[i].empty) as_before &= place(ranges_[i], input(i));
   }
   if (!as_before) held_ = lie_apart(ranges_);
   return held_;

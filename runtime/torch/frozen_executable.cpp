@@ -78,14 +78,8 @@ class FrozenExecutable final : public runtime::Executable {
 };
 
 void FrozenExecutable::add_written(const ConstantPool& constants) {
-  const graph::AliasClasses aliases(split_.rest);
-  std::vector<ValueId> written, all;
-  for (size_t n = 0; n < split_.rest.node_count(); ++n) {
-    graph::written_values(split_.rest, split_.rest.node(graph::NodeId(n)), written);
-    std::copy_if(written.begin(), written.end(), std::back_inserter(all),
-                 [&](ValueId id) { return aliases.is_input(id); });
-  }
-  if (!all.empty()) written_.emplace(split_.rest, all, constants);
+  const std::vector<ValueId> written = graph::written_inputs(split_.rest);
+  if (!written.empty()) written_.emplace(split_.rest, written, constants, DistinctInputs::Extent::kElements);
 }
 
 bool FrozenExecutable::is_up_to_date(PyObject* const* inputs) const {

@@ -283,6 +283,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return ran && finished;
   }
 
+  bool has_history() override { return sessions().training != nullptr; }
+
   std::unique_ptr<runtime::Executable> compile(graph::Capture& capture, PyObject* backend,
                                                std::string* why_not) override {
     ThreadSessions& session = sessions();
