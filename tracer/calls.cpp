@@ -430,9 +430,10 @@ Ref Simulator::rebind_builtin(PyObject* callable) {
     return world_.wrap(value.get(),
                        world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(interned(name))));
   };
-  SymValue name = part("__name__");
+  SymValue name = part("__name__"), self = part("__self__");
   realise(name);
-  return check(PyObject_GetAttr(part("__self__").get(), name.get()));
+  if (self.lazy.valid()) realise(self);  // a class; a list that is only appended to may have any contents
+  return check(PyObject_GetAttr(self.get(), name.get()));
 }
 
 SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
@@ -115,6 +116,21 @@ bool is_nan(PyObject* plain) {
   return std::isnan(number.real) || std::isnan(number.imag);
 }
 
+// Whether a look-up of its name in the class binds this method written in C, as another object each time. What super()
+// gives of a method that the class overrides is not found so again.
+static bool is_found_anew(PyObject* builtin, PyTypeObject* type) {
+  if (!type->tp_mro) return false;  // a look-up would run the metaclass's mro()
+  PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(builtin)->m_ml;
+  Ref name = Ref::steal(PyUnicode_InternFromString(method->ml_name));
+  auto has = [&](PyTypeObject* holder, PyTypeObject* kind) -> std::optional<bool> {
+    PyObject* found = name ? _PyType_Lookup(holder, name.get()) : nullptr;
+    if (!found) return std::nullopt;
+    return Py_TYPE(found) == kind && reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method;
+  };
+  if (const std::optional<bool> own = has(type, &PyClassMethodDescr_Type)) return *own;
+  return has(Py_TYPE(type), &PyMethodDescr_Type).value_or(false);
+}
+
 bool is_identity_constant(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   if (PyType_Check(obj) || PyModule_Check(obj) || PyFunction_Check(obj) || PyCode_Check(obj)) return true;
@@ -128,7 +144,8 @@ bool is_identity_constant(PyObject* obj) {
     // pybind11 binds its functions to a record of its own.
     if (self && (PyCapsule_CheckExact(self) || strstr(Py_TYPE(self)->tp_name, "pybind11_detail_function_record")))
       return true;
-    return !self || PyModule_Check(self) || PyType_Check(self) ||
+    return !self || PyModule_Check(self) ||
+           (PyType_Check(self) && !is_found_anew(obj, reinterpret_cast<PyTypeObject*>(self))) ||
            std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
   }
   const PlainType* row = find_plain_type(type);
