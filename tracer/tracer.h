@@ -11,6 +11,7 @@
 #include "graph/capture.h"
 #include "tracer/frame_gate.h"
 #include "tracer/object_pool.h"
+#include "tracer/source_path.h"
 #include "tracer/tensor_host.h"
 #include "tracer/trace_stop.h"
 
@@ -51,6 +52,8 @@ struct TracerServices {
   FrameGate& gate;
   // Fills in Capture::lines, for reports.
   bool notes_lines = false;
+  // Numbers that were another in each of many captures: what looks at one is left to the interpreter.
+  SourcePaths changing;
 };
 
 // Captures the segment. An error value means that no segment can be captured here at all (the frame runs eagerly); a

@@ -134,11 +134,20 @@ void World::rely_on_one_object(PyObject* plain) {
   for (SourceId other : it->second.others) guard_same(it->second.first, other, true);
 }
 
+bool World::is_changing_number(PyObject* obj, SourceId source) const {
+  if (!PyLong_CheckExact(obj) && !PyFloat_CheckExact(obj)) return false;
+  return changing_.count(path_of(capture_.sources, source, [&](graph::ConstId id) { return pool_.at(id); })) != 0;
+}
+
 PyObject* World::realise(SymValue& value) {
   if (value.lazy.valid()) {
     SourceId source = std::exchange(value.lazy, SourceId());
     PyObject* obj = value.get();
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
+    if (!changing_.empty() && is_changing_number(obj, source)) {
+      value.lazy = source;
+      stop(StopReason::kChangingNumber, fmt::format("a '{}'", Py_TYPE(obj)->tp_name));
+    }
     guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
     note_place(obj, source);
   }

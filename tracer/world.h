@@ -19,6 +19,7 @@
 #include "graph/capture.h"
 #include "tracer/object_pool.h"
 #include "tracer/plain_data.h"
+#include "tracer/source_path.h"
 #include "tracer/sym_value.h"
 #include "tracer/tensor_host.h"
 #include "tracer/trace_stop.h"
@@ -51,7 +52,9 @@ struct ItemWrite {
 
 class World {
  public:
-  World(graph::Capture& capture, ObjectPool& pool, TensorHost& host) : capture_(capture), pool_(pool), host_(host) {}
+  // `changing`: numbers on whose value no guard is wanted; looking at one stops the trace.
+  World(graph::Capture& capture, ObjectPool& pool, TensorHost& host, const SourcePaths& changing)
+      : capture_(capture), pool_(pool), host_(host), changing_(changing) {}
 
   // The representation of an object that the program holds and `source` reads. Throws StopTrace for what cannot be
   // followed.
@@ -151,6 +154,7 @@ class World {
   graph::SourceTable& sources() { return capture_.sources; }
 
  private:
+  bool is_changing_number(PyObject* obj, graph::SourceId source) const;
   struct Places {
     graph::SourceId first;
     std::vector<graph::SourceId> others;
@@ -172,6 +176,7 @@ class World {
   graph::Capture& capture_;
   ObjectPool& pool_;
   TensorHost& host_;
+  const SourcePaths& changing_;
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;

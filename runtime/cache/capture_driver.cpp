@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "eval_frame/hook.h"
+#include "runtime/cache/changing_numbers.h"
 #include "runtime/cache/module_state.h"
 #include "runtime/call/frame_gate.h"
 #include "runtime/call/static_function.h"
@@ -35,7 +36,7 @@ bool runs_eagerly(PyObject* function) {
          framejit_code_warms_up(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)));
 }
 
-TracerServices services_for(ObjectPool& pool) {
+TracerServices services_for(ObjectPool& pool, SourcePaths changing) {
   return {*engine().tensors(),
           pool,
           [](PyObject* code) { return engine().code_info(code)->decoded; },
@@ -48,7 +49,8 @@ TracerServices services_for(ObjectPool& pool) {
           &runs_eagerly,
           [](PyObject* code) { return framejit_code_has_data_of_others(reinterpret_cast<PyCodeObject*>(code)) != 0; },
           frame_gate(),
-          engine().notes_lines};
+          engine().notes_lines,
+          std::move(changing)};
 }
 
 // A graph without operators needs no executable unless it hands its inputs on as outputs.
@@ -71,7 +73,7 @@ class Attempt {
       outcome_.stop = std::move(*stop);
       return give_up();
     }
-    auto captured = capture_segment(start_, services_for(pool_));
+    auto captured = capture_segment(start_, services_for(pool_, known_changing_numbers(cache_, segment_)));
     if (!captured.ok()) {
       outcome_.stop = captured.take_error();
       return give_up();
@@ -153,8 +155,11 @@ CaptureOutcome internal_failure(Segment& segment, const std::string& what) {
 bool is_capturing() { return capturing; }
 
 CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& start) {
+  if (segment.full() && !cache.whole()) learn_changing_numbers(cache, segment);
   if (segment.full()) {
-    const TraceStop stop{StopReason::kUnsupportedValue, "too many captures, and none fits", ""};
+    const bool changes = !find_changing_numbers(segment).empty();
+    const TraceStop stop{changes ? StopReason::kChangingNumber : StopReason::kUnsupportedValue,
+                         "too many captures, and none fits", ""};
     segment.set_eager(stop);
     ++engine().stats.fallbacks;
     report_too_many_entries(cache, segment, {start.slots, start.stack});

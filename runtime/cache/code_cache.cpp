@@ -86,6 +86,7 @@ void CodeCache::dispose() {
   Ref twin = std::move(twin_);
   // Sites of running twins point to their segments: these stay, empty.
   for (auto& [at, segment] : segments_) segment->clear();
+  changing_.clear();
 }
 
 }  // namespace framejit::runtime

@@ -12,6 +12,7 @@
 #include "codegen/twin.h"
 #include "runtime/cache/segment.h"
 #include "runtime/engine.h"
+#include "tracer/source_path.h"
 
 namespace framejit::runtime {
 
@@ -26,6 +27,13 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   const codegen::TwinLayout& layout() const { return info_->layout; }
   PyObject* backend() const { return backend_.get(); }
   void set_backend(PyObject* backend) { backend_ = Ref::borrow(backend); }
+  // Numbers that change from call to call, read from the function's arguments and globals: what one segment learns of
+  // them holds for all. See changing_numbers.h.
+  SourcePaths& changing() { return changing_; }
+  const SourcePaths& changing() const { return changing_; }
+  // Whether the code is wanted as one graph: a break is an error.
+  bool whole() const { return whole_; }
+  void set_whole(bool whole) { whole_ = whole; }
 
   Segment& segment(bytecode::InstrIndex at);
   Segment& entry_segment() { return segment(layout().body_start()); }
@@ -55,6 +63,8 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
 
   CodeInfoPtr info_;
   Ref backend_;
+  bool whole_ = false;
+  SourcePaths changing_;
   std::unordered_map<uint32_t, std::unique_ptr<Segment>> segments_;
   std::vector<codegen::ExitTarget> exits_;
   Ref twin_;

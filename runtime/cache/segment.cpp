@@ -31,6 +31,7 @@ void Segment::lose(CompiledEntry* entry) {
 void Segment::clear() {
   eager_ = refused_ = false;
   wasted_ = 0;
+  changing_.clear();
   auto entries = std::move(entries_);
   entries_.clear();
   for (const auto& entry : entries) entry->forget_segment();

@@ -6,6 +6,7 @@
 
 #include "bytecode/decoded.h"
 #include "runtime/cache/compiled_entry.h"
+#include "tracer/source_path.h"
 #include "tracer/trace_stop.h"
 
 namespace framejit::runtime {
@@ -50,6 +51,10 @@ class Segment {
   // As new.
   void clear();
 
+  // Numbers that change, as CodeCache::changing, on the operand stack.
+  SourcePaths& changing() { return changing_; }
+  const SourcePaths& changing() const { return changing_; }
+
   bool full() const { return entries_.size() >= kMaxEntries || wasted_ >= kMaxWasted; }
   bool wasteful() const { return wasted_ >= kMaxWasted; }
   // Captures no more: the instructions run as they are, unless an entry there is fits.
@@ -71,6 +76,7 @@ class Segment {
 
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
+  SourcePaths changing_;
   size_t wasted_ = 0;
   bool eager_ = false;
   bool refused_ = false;

@@ -83,6 +83,7 @@ bool StaticCall::make_state(PyObject* code) {
   }
   if (!state->info->layout.why_not_twin() && !state->info->layout.why_not_site(state->info->layout.body_start())) {
     state->cache = std::make_shared<CodeCache>(state->info, self_.backend);
+    state->cache->set_whole(self_.full_graph);
     state->entry = &state->cache->entry_segment();
     engine().add_owned_cache(state->cache);
   }

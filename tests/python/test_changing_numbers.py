@@ -1,0 +1,172 @@
+"""Numbers that are another in each call: after some captures what looks at them is left to the interpreter, and the
+rest is served from graphs, where a guard on each value would have captured until the function ran eagerly for good."""
+
+import pytest
+import torch
+
+import framejit
+from framejit import _C
+from support import counts
+
+CALLS = 60
+ENOUGH = 52  # calls after which nothing is captured any more: 16 for each place where a number is looked at
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+class Counted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.calls, self.rate, self.table, self.items = 0, 1.0, {"n": 0}, [0]
+
+    def forward(self, x):
+        raise NotImplementedError
+
+
+class Counter(Counted):
+    def forward(self, x):
+        self.calls += 1
+        return self.linear(x).relu()
+
+
+class CounterInBetween(Counted):
+    def forward(self, x):
+        y = self.linear(x).relu()
+        self.calls += 1
+        return self.linear(y)
+
+
+class CounterThatIsRead(Counted):
+    def forward(self, x):
+        y = self.linear(x)
+        self.calls += 1
+        y = y * self.calls
+        return y.tanh() + self.linear(x)
+
+
+class CounterInABranch(Counted):
+    def forward(self, x):
+        self.calls += 1
+        y = self.linear(x)
+        if self.calls % 4 == 0:
+            y = y.tanh()
+        return y + 1
+
+
+class Rate(Counted):
+    def forward(self, x):
+        self.rate *= 0.9
+        return self.linear(x) * self.rate
+
+
+class CounterInADict(Counted):
+    def forward(self, x):
+        self.table["n"] += 1
+        return self.linear(x).relu()
+
+
+class CounterInAList(Counted):
+    def forward(self, x):
+        self.items[0] += 1
+        return self.linear(x).relu()
+
+
+class CounterOfACallee(Counted):
+    def forward(self, x):
+        return self.step(self.linear(x)) * 2
+
+    def step(self, y):
+        self.calls += 1
+        return y.relu()
+
+
+class LoopOverBreaks(Counted):
+    def forward(self, x):
+        for n in range(12):
+            framejit.graph_break()
+            x = self.linear(x) + n
+        return x
+
+
+MODELS = [
+    Counter,
+    CounterInBetween,
+    CounterThatIsRead,
+    CounterInABranch,
+    Rate,
+    CounterInADict,
+    CounterInAList,
+    CounterOfACallee,
+    LoopOverBreaks,
+]
+
+
+def state(model):
+    return model.calls, model.rate, model.table, model.items
+
+
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+@pytest.mark.parametrize("kind", MODELS)
+def test_model_that_counts_is_served_from_graphs(kind):
+    torch.manual_seed(0)
+    eager, compiled = kind(), kind()
+    compiled.load_state_dict(eager.state_dict())
+    framejit.to_static(compiled)
+    for call in range(CALLS):
+        with counts.counting() as counted:
+            got = compiled(x3())
+        assert torch.equal(got, eager(x3())), call
+        assert state(compiled) == state(eager), call
+        assert not counted.fallbacks, call
+        if call >= ENOUGH:
+            assert not counted.captures and counted.hits, (call, counted.as_dict())
+
+
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+@pytest.mark.parametrize("number", [lambda call: call, lambda call: call * 0.5, lambda call: float("nan") if call % 2 else call])
+def test_argument_that_is_another_number_in_each_call(number):
+    def program(x, n):
+        return torch.sin(x) * n + 1
+
+    compiled = framejit.to_static(program)
+    for call in range(CALLS):
+        with counts.counting() as counted:
+            got = compiled(x3(), number(call))
+        assert torch.equal(got.nan_to_num(7), program(x3(), number(call)).nan_to_num(7)), call
+        assert not counted.fallbacks
+    assert not counted.captures and counted.hits
+
+
+def test_sixteen_values_have_a_graph_each():
+    compiled = framejit.to_static(lambda x, n: x * n)
+    for _ in range(2):
+        with counts.counting() as counted:
+            for n in range(16):
+                assert torch.equal(compiled(x3(), n), x3() * n)
+    assert counted.hits == 16 and not counted.captures and not counted.breaks
+
+
+def test_other_shapes_are_captured_beside_a_number_that_changes():
+    model = Counter()
+    eager = Counter()
+    model.load_state_dict(eager.state_dict())
+    framejit.to_static(model)
+    for call in range(CALLS):
+        x = torch.ones(1 + call % 5, 3)
+        with counts.counting() as counted:
+            assert torch.equal(model(x), eager(x)), call
+        assert not counted.fallbacks, call
+    assert not counted.captures and counted.hits
+
+
+def test_a_whole_graph_is_captured_for_each_value_until_there_are_too_many():
+    compiled = framejit.to_static(lambda x, n: x * n, full_graph=True)
+    for n in range(16):
+        assert torch.equal(compiled(x3(), n), x3() * n)
+    with pytest.raises(framejit.GraphBreakError) as caught:
+        compiled(x3(), 16)
+    for part in _C.stop_reasons()["ChangingNumber"]:
+        assert part in str(caught.value)
