@@ -34,10 +34,11 @@ def command_build(args):
 
 def command_test(args):
     system.ensure(system.BUILD, "system packages")
+    other = testing.test_cpython if args.cpython else testing.test_long if args.long else None
     if args.all:
-        return test_all(testing.test_cpython if args.cpython else test_one_of_many)
+        return test_all(other or test_one_of_many)
     cell = cells.choose(args.python, args.torch)
-    counts = testing.test_cpython(cell) if args.cpython else testing.test_cell(cell, arguments=args.pytest)
+    counts = other(cell) if other else testing.test_cell(cell, arguments=args.pytest)
     steps.show(str(counts))
     return int(counts.failed > 0)
 
@@ -127,8 +128,12 @@ def parse_arguments():
     add("build", command_build, "setup, then compile")
     test = add("test", command_test, "build, then run GoogleTest and pytest")
     test.add_argument("--all", action="store_true", help="the whole matrix and the debug interpreter")
-    test.add_argument(
+    instead = test.add_mutually_exclusive_group()
+    instead.add_argument(
         "--cpython", action="store_true", help="CPython's own tests, captured, in the place of framejit's"
+    )
+    instead.add_argument(
+        "--long", action="store_true", help="20,000 generated programs, CPython's own tests, and other random tests"
     )
     test.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     demo = add("demo", command_demo, "build, then show what framejit does on real models")

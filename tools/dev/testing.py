@@ -13,6 +13,21 @@ import venvs
 
 PYTEST_SECONDS = 3000
 CTEST_SECONDS = 900
+LONG_SECONDS = 4 * 3600
+LONG_TESTS = [
+    "test_bytecode_cpython_tests.py",
+    "test_generated_programs.py",
+    "test_random_aliases.py",
+    "test_random_histories.py",
+    "test_random_lives.py",
+]
+LONG_COUNTS = {
+    "FRAMEJIT_CPYTHON_TESTS": "all",
+    "FRAMEJIT_GENERATED_PROGRAMS": 20000,
+    "FRAMEJIT_RANDOM_ALIASES": 2000,
+    "FRAMEJIT_RANDOM_HISTORIES": 2000,
+    "FRAMEJIT_RANDOM_LIVES": 1000,
+}
 SHADOWED_CELL = "py312-torch2.4.1"
 CUDA_CELL = "py313-torch2.15.0"  # NVRTC is among its packages, and needs no device
 
@@ -80,7 +95,7 @@ def run_ctests(folders, env):
     return counts
 
 
-def run_pytest(cell, env, arguments, what="pytest"):
+def run_pytest(cell, env, arguments, what="pytest", seconds=PYTEST_SECONDS):
     report = os.path.join(cell.build, what + ".xml")
     if os.path.exists(report):
         os.remove(report)
@@ -93,7 +108,7 @@ def run_pytest(cell, env, arguments, what="pytest"):
         "--continue-on-collection-errors",
         "--junitxml=" + report,
     ] + arguments
-    status, log = steps.run(command, cell.name + " " + what, env=env, check=False, seconds=PYTEST_SECONDS)
+    status, log = steps.run(command, cell.name + " " + what, env=env, check=False, seconds=seconds)
     counts = count_junit(report)
     if status not in (0, 5):  # 5: no tests collected
         complain(cell.name + " " + what, log)
@@ -119,6 +134,19 @@ def test_cpython(cell):
     env = {"FRAMEJIT_STRICT": "1", "FRAMEJIT_CPYTHON_TESTS": "all"}
     counts = run_pytest(cell, env, [steps.path("tests", "python", "test_bytecode_cpython_tests.py")], "cpython")
     steps.say("%s: CPython's tests, %s" % (cell.name, counts))
+    return counts
+
+
+def test_long(cell):
+    """Set up and build one cell, and run what an ordinary run has a sample of, at length: up to an hour and a half."""
+    venvs.ensure(cell)
+    builds.build(cell)
+    steps.say("%s: long runs" % cell.name)
+    env = {"FRAMEJIT_STRICT": "1", "OMP_NUM_THREADS": "1"}
+    env.update((name, str(os.environ.get(name, count))) for name, count in LONG_COUNTS.items())
+    files = [steps.path("tests", "python", name) for name in LONG_TESTS]
+    counts = run_pytest(cell, env, files, "long", LONG_SECONDS)
+    steps.say("%s: long runs, %s" % (cell.name, counts))
     return counts
 
 
