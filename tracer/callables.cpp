@@ -84,6 +84,8 @@ void fill_library() {
   lib.autograd_function = resolve_forever("torch.autograd.Function");
   lib.tensor_backward = resolve_forever("torch.Tensor.backward");
   lib.once_differentiable = resolve_forever("torch.autograd.function.once_differentiable");
+  lib.disable_dynamo = resolve_forever("torch._compile._disable_dynamo");
+  lib.profiler_enabled = resolve_forever("torch._C._autograd._profiler_enabled");
   lib.autograd_function_base = resolve_forever("torch._C._FunctionBase");
   if (lib.autograd_function)
     lib.autograd_function_setup = PyObject_GetAttrString(lib.autograd_function, "setup_context");

@@ -159,12 +159,64 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   return frame;
 }
 
+namespace {
+
+bool is_named(PyObject* function, const char* name) {
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  return PyUnicode_CompareWithASCIIString(code->co_name, name) == 0;
+}
+
+PyObject* file_of(PyObject* function) {
+  return reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))->co_filename;
+}
+
+// What torch._compile makes of a function.
+bool is_marked_by_torch(PyObject* function) {
+  PyObject* maker = library().disable_dynamo;
+  return maker && PyFunction_Check(maker) && is_named(function, "inner") && file_of(function) == file_of(maker);
+}
+
+// What torch._dynamo.disable makes of one; as soon as it is imported, it does so with functions of optimisers.
+bool is_marked_by_dynamo(PyObject* function) {
+  constexpr std::string_view kFile = "/torch/_dynamo/eval_frame.py";
+  if (!is_named(function, "_fn")) return false;
+  const char* file = PyUnicode_AsUTF8(file_of(function));
+  if (!file) return PyErr_Clear(), false;
+  PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
+  PyObject* mark = dict ? PyDict_GetItemString(dict, "_torchdynamo_disable") : nullptr;
+  return std::string_view(file).ends_with(kFile) && mark == Py_True;
+}
+
+}  // namespace
+
+// Marks of functions as none that torch.compile may follow (Optimizer.zero_grad): code around them that switches
+// torch.compile off, and imports it for that. What it is around is followed in its place.
+std::optional<SymValue> Simulator::marked_function(PyObject* function) {
+  if (!is_marked_by_torch(function) && !is_marked_by_dynamo(function)) return {};
+  if (is_made_in_trace(*this, function)) return {};
+  const bytecode::DecodedCodePtr code = services_.decode(PyFunction_GET_CODE(function));
+  const size_t first_free = code->slots.size() - code->free_count;
+  for (int i = 0; i < code->free_count; ++i) {
+    if (PyUnicode_CompareWithASCIIString(code->slot_name(first_free + i), "fn") != 0) continue;
+    PyObject* cell = PyTuple_GET_ITEM(PyFunction_GET_CLOSURE(function), i);
+    PyObject* marked = PyCell_GET(cell);
+    if (!marked || !PyFunction_Check(marked)) return {};
+    world_.rely_on_code(function);
+    const SourceId closure = world_.sources().read(SourceKind::kFunctionClosure, world_.source_of(function));
+    const SourceId source = world_.sources().item(SourceKind::kTupleItem, closure, static_cast<uint32_t>(i));
+    return world_.wrap(marked, world_.sources().read(SourceKind::kCellContents, source));
+  }
+  return {};
+}
+
 SymValue Simulator::call_function(PyObject* function, CallArgs args, bool plain) {
   if (is_in_backward()) note_frozen(FrozenRead::Kind::kCode, function, nullptr, PyFunction_GET_CODE(function));
   if (const CallableRow* row = find_callable(function)) {
     world_.rely_on_code(function);
     return call_row(*row, function, std::move(args));
   }
+  if (std::optional<SymValue> marked = marked_function(function))
+    return call_function(realise(*marked), std::move(args), plain);
   return follow_function(function, std::move(args), plain);
 }
 

@@ -1,4 +1,5 @@
 // Items and iteration.
+#include "tracer/library.h"
 #include "tracer/library_code.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
@@ -21,9 +22,23 @@ bool is_exact_builtin_container(PyObject* obj) {
          type == &PyFrozenSet_Type || type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyRange_Type;
 }
 
+// The program's tensor that a fake of the trace stands for, as a key: it is found by its address, as torch.Tensor
+// hashes (an optimiser keeps its state so). Null: it is no such key.
+PyObject* tensor_key(Simulator& sim, PyObject* fake) {
+  const Outside* outside = sim.world().find(fake);
+  if (!outside || outside->kind != OutsideKind::kTensor) return nullptr;
+  PyObject* name = interned("__hash__");
+  PyObject* real = outside->real.get();
+  PyObject* hashes = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(library().tensor_type), name);
+  if (!hashes || sim.lookup_type(Py_TYPE(real), name) != hashes) return nullptr;
+  sim.world().guard(GuardKind::kIdIs, outside->source, real);
+  return real;
+}
+
 // A key of a dict of the program that is a subclass of dict: read item by item.
 PyObject* plain_key(Simulator& sim, SymValue& key) {
   PyObject* obj = sim.realise(key);
+  if (PyObject* tensor = tensor_key(sim, obj)) return tensor;
   sim.world().rely_on_identity(obj);
   if (!is_constant_key(obj))
     sim.stop(StopReason::kUnsupportedValue, fmt::format("a key of type '{}'", Py_TYPE(obj)->tp_name));

@@ -22,6 +22,8 @@ struct Library {
   PyObject* autograd_function_setup = nullptr;  // torch.autograd.Function.setup_context, where nothing overrides it
   PyObject* tensor_backward = nullptr;          // torch.Tensor.backward
   PyObject* once_differentiable = nullptr;      // torch.autograd.function.once_differentiable
+  PyObject* disable_dynamo = nullptr;           // torch._compile._disable_dynamo
+  PyObject* profiler_enabled = nullptr;         // torch._C._autograd._profiler_enabled
   PyObject* set_grad_enabled = nullptr;         // torch._C._set_grad_enabled
   PyObject* partial_type = nullptr;             // functools.partial
   PyObject* enum_type = nullptr;                // enum.Enum

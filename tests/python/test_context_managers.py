@@ -2,8 +2,11 @@
 
 import contextlib
 
+import pytest
 import torch
 
+import framejit
+from support import counts
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -292,13 +295,67 @@ def test_lock():
     check(f, breaks=None)
 
 
-def test_torch_profiler_and_random_fork():
+def test_region_of_a_profiler():
     def f(x):
         with torch.autograd.profiler.record_function("part"):
             y = x + 1
         return y * 2
 
-    check(f, breaks=None)
+    check(f)
+
+
+def test_region_of_a_profiler_with_a_break_in_it():
+    def f(x):
+        with torch.autograd.profiler.record_function("part") as region:
+            y = x + 1
+            framejit.graph_break()
+            z = y * 2
+        return z, region.name, region.record is None
+
+    check(f, graphs=counts.at_least(2), breaks=None)
+
+
+def test_region_of_a_profiler_that_an_exception_leaves():
+    def f(x):
+        y = x
+        try:
+            with torch.autograd.profiler.record_function("part"):
+                y = x + 1
+                raise KeyError("part")
+        except KeyError as error:
+            return y * 2, str(error)
+
+    check(f)
+
+
+@pytest.mark.runs_once("the profiler hears of both runs")
+def test_region_that_a_profiler_hears_of():
+    def f(x):
+        with torch.autograd.profiler.record_function("part of mine"):
+            y = x + 1
+        return y * 2
+
+    compiled = framejit.to_static(f)
+    for _ in range(2):
+        compiled(x3())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        assert torch.equal(compiled(x3()), f(x3()))
+    assert [event.name for event in profile.events()].count("part of mine") == 2
+    with counts.counting() as counted:
+        compiled(x3())
+    assert counted.hits == 1 and not counted.captures
+
+
+def test_region_that_the_caller_is_in():
+    def f(x, region):
+        region.__exit__(None, None, None)
+        return x + 1
+
+    compiled = framejit.to_static(f)
+    for _ in range(2):
+        region = torch.autograd.profiler.record_function("part")
+        region.__enter__()
+        assert torch.equal(compiled(x3(), region), x3() + 1)
 
 
 def test_default_dtype_and_device_contexts():

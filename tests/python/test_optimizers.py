@@ -1,4 +1,5 @@
-"""A whole step of training in a captured function: the optimiser runs eagerly, as one call of its own."""
+"""A whole step of training in a captured function: as one graph where the optimiser reads no number out of a tensor; else
+it runs eagerly, as one call of its own."""
 
 import copy
 import warnings
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 import framejit
+from support import counts
 
 OPTIMIZERS = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
@@ -49,7 +51,114 @@ def test_steps_are_eagers_and_are_captured_once(name):
         assert torch.equal(one, other) and torch.equal(one.grad, other.grad)
     stats = framejit.stats()
     assert stats["captures"] == captures and stats["fallbacks"] == 0 and stats["graphs"] >= 1
-    assert stats["breaks"] <= 4  # zero_grad, step
+    assert stats["breaks"] <= 2  # the optimiser's step, once without gradients from before and once with them
+
+
+IN_A_GRAPH = {
+    "plain": lambda parameters: torch.optim.SGD(parameters, lr=0.05),
+    "weight decay": lambda parameters: torch.optim.SGD(parameters, lr=0.05, weight_decay=0.1),
+    "maximize": lambda parameters: torch.optim.SGD(parameters, lr=0.05, maximize=True),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
+    "nesterov": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, momentum=0.5),
+}
+SETTLING = 4  # steps: without gradients and state, without one of them, with both
+
+
+@pytest.mark.parametrize("name", sorted(IN_A_GRAPH))
+@pytest.mark.parametrize("backend", ["aten", "native"])
+def test_a_step_is_one_graph(name, backend):
+    # Kernels round otherwise, and a first step divides a gradient by its own size.
+    dtype, same = (torch.float32, torch.equal) if backend == "aten" else (torch.float64, torch.allclose)
+    nets = model().to(dtype), model().to(dtype)
+    steps = [training(net, IN_A_GRAPH[name](net.parameters())) for net in nets]
+    eager, compiled = steps[0], framejit.to_static(steps[1], backend=backend)
+    x = torch.linspace(-1, 1, 32, dtype=dtype).view(4, 8)
+    for turn in range(8):
+        with counts.counting() as counted:
+            got = compiled(x)
+        assert same(eager(x), got)
+        assert not counted.fallbacks
+        if turn >= SETTLING:
+            assert (counted.breaks, counted.captures, counted.hits) == (0, 0, 1), counted.break_reasons
+    for one, other in zip(nets[0].parameters(), nets[1].parameters()):
+        assert same(one, other) and same(one.grad, other.grad)
+    assert any("add_" in str(graph) and "mm" in str(graph) for graph in compiled.graphs)
+
+
+def test_a_step_is_one_graph_beside_torch_compile():
+    import torch._dynamo  # noqa: F401, which marks functions of optimisers
+
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    test_a_step_is_one_graph("momentum", "aten")
+
+
+@pytest.mark.parametrize("name", ["momentum", "rmsprop"])
+def test_state_that_is_loaded_and_parameters_that_are_replaced(name):
+    nets = model(), model()
+    optimizers = [IN_A_GRAPH[name](net.parameters()) for net in nets]
+    eager, compiled = training(nets[0], optimizers[0]), framejit.to_static(training(nets[1], optimizers[1]), backend="aten")
+    x = torch.linspace(-1, 1, 32).view(4, 8)
+
+    def steps(count):
+        for _ in range(count):
+            assert torch.equal(eager(x), compiled(x))
+
+    steps(5)
+    for optimizer in optimizers:
+        state = copy.deepcopy(optimizer.state_dict())
+        for values in state["state"].values():
+            for value in values.values():
+                if isinstance(value, torch.Tensor):
+                    value.mul_(2)
+        optimizer.load_state_dict(state)
+    steps(3)
+    for net, optimizer in zip(nets, optimizers):
+        old = net[0][0].weight
+        net[0][0].weight = nn.Parameter(old.detach() * 0.5)
+        group = optimizer.param_groups[0]["params"]
+        group[[parameter is old for parameter in group].index(True)] = net[0][0].weight
+        optimizer.state.pop(old)
+    steps(5)
+    for one, other in zip(nets[0].parameters(), nets[1].parameters()):
+        assert torch.equal(one, other)
+
+
+def test_a_learning_rate_that_a_scheduler_changes():
+    nets = model(), model()
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.5) for net in nets]
+    eager, compiled = training(nets[0], optimizers[0]), framejit.to_static(training(nets[1], optimizers[1]))
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97) for optimizer in optimizers]
+    x = torch.linspace(-1, 1, 32).view(4, 8)
+    for turn in range(24):
+        with counts.counting() as counted:
+            got = compiled(x)
+        assert torch.allclose(eager(x), got), turn
+        assert not counted.fallbacks
+        for schedule in schedules:
+            schedule.step()
+
+
+def test_gradients_are_set_to_zero_and_not_to_none():
+    nets = model(), model()
+
+    def training_with_zeros(net):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+
+        def step(x):
+            optimizer.zero_grad(set_to_none=False)
+            net(x).square().mean().backward()
+            optimizer.step()
+
+        return step
+
+    eager, compiled = training_with_zeros(nets[0]), framejit.to_static(training_with_zeros(nets[1]), backend="aten")
+    x = torch.linspace(-1, 1, 32).view(4, 8)
+    for _ in range(4):
+        eager(x), compiled(x)
+    for one, other in zip(nets[0].parameters(), nets[1].parameters()):
+        assert torch.equal(one, other) and torch.equal(one.grad, other.grad)
+    assert compiled.graphs and compiled.cache_info().breaks == 0
 
 
 def test_a_step_inside_of_no_grad_and_a_state_that_is_loaded():
