@@ -115,11 +115,8 @@ bool has_plain_attributes(Simulator& sim, PyObject* context) {
 // only calls it.
 SymValue unwrapped_backward(Simulator& sim, SymValue backward) {
   PyObject* function = sim.realise(backward);
-  PyObject* maker = library().once_differentiable;
-  if (!maker || !PyFunction_Check(function)) return backward;
-  auto code_of = [](PyObject* f) { return reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(f)); };
-  const bool wraps = code_of(function)->co_filename == code_of(maker)->co_filename &&
-                     PyUnicode_CompareWithASCIIString(code_of(function)->co_name, "wrapper") == 0;
+  if (!PyFunction_Check(function)) return backward;
+  const bool wraps = is_made_by(function, library().once_differentiable, "wrapper");
   PyObject* closure = PyFunction_GET_CLOSURE(function);
   if (!wraps || !closure || PyTuple_GET_SIZE(closure) != 1) return backward;
   sim.note_frozen(FrozenRead::Kind::kCode, function, nullptr, PyFunction_GET_CODE(function));

@@ -124,6 +124,13 @@ bool is_module(PyObject* obj) {
   return type && PyObject_TypeCheck(obj, reinterpret_cast<PyTypeObject*>(type));
 }
 
+bool is_made_by(PyObject* function, PyObject* maker, const char* name) {
+  if (!maker || !PyFunction_Check(maker)) return false;
+  auto code_of = [](PyObject* f) { return reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(f)); };
+  return code_of(function)->co_filename == code_of(maker)->co_filename &&
+         PyUnicode_CompareWithASCIIString(code_of(function)->co_name, name) == 0;
+}
+
 void initialise_callables() {
   static Py_ssize_t modules_seen = -1;
   static std::vector<const CallableRow*> missing;

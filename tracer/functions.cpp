@@ -161,26 +161,13 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
 
 namespace {
 
-bool is_named(PyObject* function, const char* name) {
-  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
-  return PyUnicode_CompareWithASCIIString(code->co_name, name) == 0;
-}
-
-PyObject* file_of(PyObject* function) {
-  return reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))->co_filename;
-}
-
-// What torch._compile makes of a function.
-bool is_marked_by_torch(PyObject* function) {
-  PyObject* maker = library().disable_dynamo;
-  return maker && PyFunction_Check(maker) && is_named(function, "inner") && file_of(function) == file_of(maker);
-}
-
-// What torch._dynamo.disable makes of one; as soon as it is imported, it does so with functions of optimisers.
+// Whether it is what torch._dynamo.disable made of one. As soon as that is imported, it does so with functions of
+// optimisers.
 bool is_marked_by_dynamo(PyObject* function) {
   constexpr std::string_view kFile = "/torch/_dynamo/eval_frame.py";
-  if (!is_named(function, "_fn")) return false;
-  const char* file = PyUnicode_AsUTF8(file_of(function));
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  if (PyUnicode_CompareWithASCIIString(code->co_name, "_fn") != 0) return false;
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
   if (!file) return PyErr_Clear(), false;
   PyObject* dict = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
   PyObject* mark = dict ? PyDict_GetItemString(dict, "_torchdynamo_disable") : nullptr;
@@ -192,7 +179,7 @@ bool is_marked_by_dynamo(PyObject* function) {
 // Marks of functions as none that torch.compile may follow (Optimizer.zero_grad): code around them that switches
 // torch.compile off, and imports it for that. What it is around is followed in its place.
 std::optional<SymValue> Simulator::marked_function(PyObject* function) {
-  if (!is_marked_by_torch(function) && !is_marked_by_dynamo(function)) return {};
+  if (!is_made_by(function, library().disable_dynamo, "inner") && !is_marked_by_dynamo(function)) return {};
   if (is_made_in_trace(*this, function)) return {};
   const bytecode::DecodedCodePtr code = services_.decode(PyFunction_GET_CODE(function));
   const size_t first_free = code->slots.size() - code->free_count;

@@ -38,6 +38,8 @@ struct Library {
 // Filled by initialise_callables(); valid as long as the process.
 const Library& library();
 bool is_module(PyObject* obj);
+// Whether this function is what `maker`, a function of torch, makes around another one, under that name.
+bool is_made_by(PyObject* function, PyObject* maker, const char* name);
 // The names of a module's dictionaries of parameters, buffers and submodules, interned.
 std::span<PyObject* const> module_tables();
 

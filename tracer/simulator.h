@@ -92,6 +92,7 @@ class Simulator {
   SymValue call_function(PyObject* function, CallArgs args, bool plain);
   // As call_function, past the table of callables.
   SymValue follow_function(PyObject* function, CallArgs args, bool plain);
+  // The function inside of a mark that keeps torch.compile out of it, if this is one.
   std::optional<SymValue> marked_function(PyObject* function);
   SymValue call_builtin(PyObject* callable, CallArgs args);
   SymValue call_type(PyTypeObject* type, CallArgs args);

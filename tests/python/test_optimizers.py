@@ -119,9 +119,26 @@ def test_state_that_is_loaded_and_parameters_that_are_replaced(name):
         group = optimizer.param_groups[0]["params"]
         group[[parameter is old for parameter in group].index(True)] = net[0][0].weight
         optimizer.state.pop(old)
-    steps(5)
+    with counts.counting() as counted:
+        steps(5)
+    assert counted.hits and not counted.fallbacks
     for one, other in zip(nets[0].parameters(), nets[1].parameters()):
         assert torch.equal(one, other)
+
+
+def test_a_function_that_the_program_keeps_from_torch_compile_is_in_the_graph():
+    scale = 3.0
+
+    @torch._dynamo.disable
+    def kept(x, by=2):
+        return x * by + scale
+
+    compiled = framejit.to_static(lambda x: kept(x.sin(), by=4) + 1)
+    x = torch.linspace(-1, 1, 8)
+    with counts.counting() as counted:
+        assert torch.equal(compiled(x), kept(x.sin(), by=4) + 1)
+        assert torch.equal(compiled(x), kept(x.sin(), by=4) + 1)
+    assert (counted.captures, counted.breaks, counted.hits) == (1, 0, 1)
 
 
 def test_a_learning_rate_that_a_scheduler_changes():

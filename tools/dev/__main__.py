@@ -133,7 +133,7 @@ def parse_arguments():
         "--cpython", action="store_true", help="CPython's own tests, captured, in the place of framejit's"
     )
     instead.add_argument(
-        "--long", action="store_true", help="20,000 generated programs, CPython's own tests, and other random tests"
+        "--long", action="store_true", help="CPython's own tests whole, and random tests of thousands of examples"
     )
     test.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     demo = add("demo", command_demo, "build, then show what framejit does on real models")

@@ -17,12 +17,14 @@ LONG_SECONDS = 4 * 3600
 LONG_TESTS = [
     "test_bytecode_cpython_tests.py",
     "test_generated_programs.py",
+    "test_native_graphs.py",
     "test_random_aliases.py",
     "test_random_histories.py",
     "test_random_lives.py",
 ]
 LONG_COUNTS = {
     "FRAMEJIT_CPYTHON_TESTS": "all",
+    "FRAMEJIT_GENERATED_GRAPHS": 10000,
     "FRAMEJIT_GENERATED_PROGRAMS": 20000,
     "FRAMEJIT_RANDOM_ALIASES": 2000,
     "FRAMEJIT_RANDOM_HISTORIES": 2000,
@@ -138,7 +140,7 @@ def test_cpython(cell):
 
 
 def test_long(cell):
-    """Set up and build one cell, and run what an ordinary run has a sample of, at length: up to an hour and a half."""
+    """Set up and build one cell, and run what an ordinary run has a sample of, at length."""
     venvs.ensure(cell)
     builds.build(cell)
     steps.say("%s: long runs" % cell.name)
