@@ -113,7 +113,11 @@ class Attempt {
     if (!entry->returns()) {
       const auto& frames = entry->capture().frames;
       FJ_CHECK(!frames.empty(), "a break without a frame");
-      entry->exit = cache_.exit_number({bytecode::InstrIndex(frames[0].instruction), frames[0].pending});
+      const codegen::ExitTarget exit{bytecode::InstrIndex(frames[0].instruction), frames[0].pending};
+      entry->exit = cache_.exit_number(exit);
+      if (outcome_.stop.reason == StopReason::kChangingNumber)
+        for (bytecode::InstrIndex at : cache_.layout().sites_after(exit))
+          cache_.segment(at).set_behind_changing_number();
     }
     entry->capture_s = scope_.seconds();
     CompiledEntry::watch_objects(entry, &segment_);
@@ -155,7 +159,7 @@ CaptureOutcome internal_failure(Segment& segment, const std::string& what) {
 bool is_capturing() { return capturing; }
 
 CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& start) {
-  if (segment.full() && !cache.whole()) learn_changing_numbers(cache, segment);
+  if (may_learn_changing_numbers(segment) && !cache.whole()) learn_changing_numbers(cache, segment);
   if (segment.full()) {
     const bool changes = !find_changing_numbers(segment).empty();
     const TraceStop stop{changes ? StopReason::kChangingNumber : StopReason::kUnsupportedValue,

@@ -7,8 +7,10 @@ namespace framejit::runtime {
 namespace {
 
 constexpr size_t kManyValues = Segment::kMaxEntries / 2;
+constexpr size_t kManyBehind = Segment::kMaxEntries / 4;  // of what an instruction made of a number that changes
 
 using Values = std::vector<PyObject*>;
+using ValuesAtPaths = std::map<SourcePath, Values>;
 
 bool is_number(PyObject* obj) { return PyLong_CheckExact(obj) || PyFloat_CheckExact(obj); }
 
@@ -41,19 +43,33 @@ bool looks_at(const CompiledEntry& entry, const SourcePaths& numbers) {
   return found;
 }
 
+ValuesAtPaths values_at_paths(const Segment& segment) {
+  ValuesAtPaths found;
+  for (const auto& entry : segment.entries())
+    each_number(*entry, [&](SourcePath path, PyObject* value) { add_value(found[std::move(path)], value); });
+  return found;
+}
+
 // The operand stack holds something else in each segment.
 bool is_on_stack(const SourcePath& path) { return path.back().kind == graph::SourceKind::kStack; }
+
+bool changes(const Segment& segment, const SourcePath& path, const Values& values) {
+  if (segment.behind_changing_number() && is_on_stack(path)) return values.size() >= kManyBehind;
+  return segment.full() && values.size() >= kManyValues;
+}
 
 }  // namespace
 
 SourcePaths find_changing_numbers(const Segment& segment) {
-  std::map<SourcePath, Values> found;
-  for (const auto& entry : segment.entries())
-    each_number(*entry, [&](SourcePath path, PyObject* value) { add_value(found[std::move(path)], value); });
+  const ValuesAtPaths found = values_at_paths(segment);
   SourcePaths changing;
   for (const auto& [path, values] : found)
-    if (values.size() >= kManyValues) changing.insert(path);
+    if (changes(segment, path, values)) changing.insert(path);
   return changing;
+}
+
+bool may_learn_changing_numbers(const Segment& segment) {
+  return segment.full() || (segment.behind_changing_number() && segment.entries().size() >= kManyBehind);
 }
 
 void learn_changing_numbers(CodeCache& cache, Segment& segment) {

@@ -6,11 +6,16 @@
 
 namespace framejit::runtime {
 
-// Where integers and floats are read of which the entries of a full segment have many values.
+// Where integers and floats are read of which the entries of a full segment have many values; on the operand stack, and
+// where the segment begins behind an instruction that was left to the interpreter for such a number, some values will
+// do: what is made of a number that changes changes too, and goes through one such segment after the other.
 SourcePaths find_changing_numbers(const Segment& segment);
 
-// Of a full segment: notes those for it and for its code, and removes the entries that look at them, so that a capture
-// that leaves them to the interpreter takes their place.
+// Whether the segment has entries enough to tell.
+bool may_learn_changing_numbers(const Segment& segment);
+
+// Notes them for the segment and for its code, and removes the entries that look at them, so that a capture that leaves
+// them to the interpreter takes their place.
 void learn_changing_numbers(CodeCache& cache, Segment& segment);
 
 // Those that were noted.

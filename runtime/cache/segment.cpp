@@ -29,7 +29,7 @@ void Segment::lose(CompiledEntry* entry) {
 }
 
 void Segment::clear() {
-  eager_ = refused_ = false;
+  eager_ = refused_ = behind_changing_number_ = false;
   wasted_ = 0;
   changing_.clear();
   auto entries = std::move(entries_);

@@ -55,6 +55,10 @@ class Segment {
   SourcePaths& changing() { return changing_; }
   const SourcePaths& changing() const { return changing_; }
 
+  // An entry of another segment leaves a number that changes to the interpreter, which goes on here.
+  bool behind_changing_number() const { return behind_changing_number_; }
+  void set_behind_changing_number() { behind_changing_number_ = true; }
+
   bool full() const { return entries_.size() >= kMaxEntries || wasted_ >= kMaxWasted; }
   bool wasteful() const { return wasted_ >= kMaxWasted; }
   // Captures no more: the instructions run as they are, unless an entry there is fits.
@@ -78,6 +82,7 @@ class Segment {
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
   SourcePaths changing_;
   size_t wasted_ = 0;
+  bool behind_changing_number_ = false;
   bool eager_ = false;
   bool refused_ = false;
   TraceStop why_eager_;

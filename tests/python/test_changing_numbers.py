@@ -12,6 +12,9 @@ CALLS = 60
 ENOUGH = 52  # calls after which nothing is captured any more: 16 for each place where a number is looked at
 
 
+SOON = 4  # captures of what an instruction made of a number that changes
+
+
 def x3():
     return torch.tensor([0.5, -1.5, 2.0])
 
@@ -138,6 +141,33 @@ def test_argument_that_is_another_number_in_each_call(number):
         assert torch.equal(got.nan_to_num(7), program(x3(), number(call)).nan_to_num(7)), call
         assert not counted.fallbacks
     assert not counted.captures and counted.hits
+
+
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_what_is_made_of_a_number_that_changes_is_known_to_change_soon():
+    # Each operator of the expression runs in the interpreter, and the next one looks at what it made.
+    def program(x, n):
+        y = x.tanh()
+        return y * (((n + 1) * 3 - 2) * 5 + 4) + y
+
+    compiled, captures = framejit.to_static(program), 0
+    for n in range(CALLS):
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3(), n), program(x3(), n)), n
+        captures += counted.captures
+        assert not counted.fallbacks
+    assert not counted.captures and counted.hits
+    # The whole function and a segment behind each of the six operators, once more for what was learnt of it.
+    assert captures <= 16 + 6 * (SOON + 1) + 1
+
+
+def test_few_values_that_are_made_of_a_number_that_changes_have_a_graph_each():
+    compiled = framejit.to_static(lambda x, n: x * (n % 3))
+    for n in range(CALLS):
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3(), n), x3() * (n % 3)), n
+    assert not counted.captures and counted.hits
+    assert sum("mul" in str(graph) for graph in compiled.graphs) >= 3
 
 
 def test_sixteen_values_have_a_graph_each():
