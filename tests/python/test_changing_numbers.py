@@ -10,8 +10,6 @@ from support import counts
 
 CALLS = 60
 ENOUGH = 52  # calls after which nothing is captured any more: 16 for each place where a number is looked at
-
-
 SOON = 4  # captures of what an instruction made of a number that changes
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import difflib
 import io
-import re
 
 import torch
 
@@ -14,8 +13,6 @@ from framejit._shadow.surroundings import random_states, torch_switches
 
 # Of enum.Flag, which enters there each combination that it has made; which run made it makes no difference.
 PRIVATE_CACHES = {"_value2member_map_"}
-# A captured graph is one node of autograd's, or a few: what a message says of the one that a tensor came from.
-NODE_OF_A_TENSOR = re.compile(r"(?<=which is )output \d+ of \w+(?=, is at version)")
 
 
 class Account:
@@ -74,11 +71,7 @@ def describe_run(args, kwargs, snapshot, run, afterwards):
     if run.raised is not None:
         describe_exception(describer, "raised", run.raised)
     describe_surroundings(describer, snapshot)
-    return [without_node(line) for line in lines]
-
-
-def without_node(line):
-    return NODE_OF_A_TENSOR.sub("a result of an operation", line) if "is at version" in line else line
+    return lines
 
 
 def describe_surroundings(describer, snapshot):

@@ -29,7 +29,6 @@ from .classes import MADE_IN_EACH_CALL
 
 SETTLING_CALLS = 4
 TIMES_TO_COME_BACK = 2
-MOST_NUMBERS_LEARNT = 8  # of one program, one after the other
 MODULES = (collections, contextlib, copy, dataclasses, enum, framejit, functools, itertools, math, numpy, operator)
 MODULES += (random, torch, zlib)
 
@@ -99,18 +98,14 @@ def come_back(first, others, times):
     """Run `first` again, with the others between, until it captures nothing. Why it does after so many times, or None.
 
     The first time it may: code found idle meanwhile is left to the interpreter, and what it calls is new to captures.
-    Runs in which a number is found to change do not count: the entries for its values make room for others, and the
-    next number is found behind it.
     """
     when = "back to the first arguments"
-    for time in range(times + MOST_NUMBERS_LEARNT):
+    for time in range(times):
         counted = first.run(f"{when}, time {time + 1}")
         if not counted.captures:
             break
-        between = [other.run("in between") for other in others]
-        times += any("ChangingNumber" in run.break_reasons for run in (counted, *between))
-        if time + 1 >= times:
-            break
+        for other in others:
+            other.run("in between")
     return why_not_served(counted, when)
 
 
