@@ -83,8 +83,7 @@ void Engine::reset() {
   stats = Stats();
   for (auto& [code, row] : rows) {
     if (!row.cache) continue;
-    // It was found idle, which is forgotten too.
-    if (const CodeMark* mark = code_mark(code); mark && *mark == CodeMark::kSkipped)
+    if (const CodeMark* mark = code_mark(code); mark && *mark == CodeMark::kGivenUp)
       set_code_mark(code, CodeMark::kUser);
     row.cache->dispose();
   }
@@ -121,8 +120,8 @@ bool Engine::runs_eagerly(PyObject* function) {
 
 namespace {
 
-constexpr CodeMark kMarks[] = {CodeMark::kUser, CodeMark::kSkipped, CodeMark::kEager, CodeMark::kTwin,
-                               CodeMark::kUnhooked};
+constexpr CodeMark kMarks[] = {CodeMark::kUser, CodeMark::kSkipped,  CodeMark::kEager,
+                               CodeMark::kTwin, CodeMark::kUnhooked, CodeMark::kGivenUp};
 void keep_mark(void*) {}
 
 }  // namespace

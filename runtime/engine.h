@@ -91,8 +91,9 @@ class Engine {
 
 Engine& engine();
 
-// What a code object's extra state says of it. Twins are marked by mark_twin() alone (cache/twin_origin.h).
-enum class CodeMark : char { kUser, kSkipped, kEager, kTwin, kUnhooked };
+// What a code object's extra state says of it. Twins are marked by mark_twin() alone (cache/twin_origin.h). kSkipped is
+// what it is, kGivenUp what its captures showed: reset() forgets that alone.
+enum class CodeMark : char { kUser, kSkipped, kEager, kTwin, kUnhooked, kGivenUp };
 void set_code_mark(PyObject* code, CodeMark mark);
 // Null: not looked at yet.
 const CodeMark* code_mark(PyObject* code);

@@ -67,7 +67,7 @@ class HookedFrame {
       return start;
     });
     if (found.error) return 1;
-    if (found.captured && !engine().everything && is_idle(*cache_)) set_code_mark(code_, CodeMark::kSkipped);
+    if (found.captured && !engine().everything && is_idle(*cache_)) set_code_mark(code_, CodeMark::kGivenUp);
     if (!found.entry) return 0;
     if (!found.entry->returns()) return run_twin(binder, result);
     if (found.entry->nothing()) return 0;
@@ -135,7 +135,7 @@ int handle_frame(FramejitFrameView* view, PyObject** result, void*) {
     if (engine().everything && framejit_code_warms_up(view->code)) return 0;
     return HookedFrame(*view).run(result);
   } catch (const std::exception& error) {
-    set_code_mark(code, CodeMark::kSkipped);
+    set_code_mark(code, CodeMark::kGivenUp);
     ++engine().stats.fallbacks;
     return report_internal_error(error.what()) ? 1 : 0;
   }

@@ -1,6 +1,7 @@
 """Nothing is kept alive: deleted models, arguments, results and functions are freed, and entries go with them."""
 
 import gc
+import operator
 import os
 import re
 import subprocess
@@ -292,6 +293,28 @@ def test_reset_frees_what_the_cache_holds():
     del net
     gc.collect()
     assert reference() is None
+
+
+def test_reset_leaves_library_code_to_itself():
+    """What torch wrote in Python is no frame to capture, whatever a break in it left behind before the reset."""
+
+    @torch.no_grad()
+    def breaks(match):
+        y = x3() + 1
+        framejit.graph_break()
+        return str(len(y.sin()))
+
+    called = torch.no_grad()(operator.methodcaller("group"))  # C code, so the decorator's is all the Python there is
+
+    def counted():
+        with counts.counting() as counted:
+            assert framejit.to_static(lambda: re.sub("a", called, "a"))() == "a"
+        return counted.captures, counted.graphs, counted.breaks
+
+    before = counted()
+    assert framejit.to_static(lambda: breaks(None) + "1")() == "31"
+    framejit.reset()
+    assert counted() == before
 
 
 def test_class_and_code_made_by_a_captured_function_are_freed():

@@ -2,7 +2,6 @@
 it runs eagerly, as one call of its own."""
 
 import copy
-import gc
 import warnings
 
 import pytest
@@ -42,7 +41,6 @@ def test_steps_are_eagers_and_are_captured_once(name):
     steps = [training(net, OPTIMIZERS[name](net.parameters())) for net in nets]
     eager, compiled = steps[0], framejit.to_static(steps[1])
     x = torch.linspace(-1, 1, 32).view(4, 8)
-    gc.collect()  # finalizers of other tests' objects, run inside of the optimiser's step, would be captured and counted
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a function that recaptures without end says so
         for turn in range(20):
