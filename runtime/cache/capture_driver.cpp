@@ -62,6 +62,11 @@ bool is_frozen_backend(PyObject* backend) {
   return backend && PyUnicode_Check(backend) && PyUnicode_CompareWithASCIIString(backend, kFrozenBackend) == 0;
 }
 
+// What the interpreter does there makes a number of a number that changes, or of a tensor's data.
+bool goes_on_with_changing_number(StopReason reason) {
+  return reason == StopReason::kChangingNumber || reason == StopReason::kDataDependentValue;
+}
+
 class Attempt {
  public:
   Attempt(const CapturingScope& scope, CodeCache& cache, Segment& segment, const SegmentStart& start)
@@ -115,7 +120,7 @@ class Attempt {
       FJ_CHECK(!frames.empty(), "a break without a frame");
       const codegen::ExitTarget exit{bytecode::InstrIndex(frames[0].instruction), frames[0].pending};
       entry->exit = cache_.exit_number(exit);
-      if (outcome_.stop.reason == StopReason::kChangingNumber)
+      if (goes_on_with_changing_number(outcome_.stop.reason))
         for (bytecode::InstrIndex at : cache_.layout().sites_after(exit))
           cache_.segment(at).set_behind_changing_number();
     }

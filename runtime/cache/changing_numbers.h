@@ -7,8 +7,8 @@
 namespace framejit::runtime {
 
 // Where integers and floats are read of which the entries of a full segment have many values; on the operand stack, and
-// where the segment begins behind an instruction that was left to the interpreter for such a number, some values will
-// do: what is made of a number that changes changes too, and goes through one such segment after the other.
+// where the segment begins behind an instruction that was left to the interpreter for such a number or for a tensor's
+// data, some values will do: what is made of these changes too, and goes through one such segment after the other.
 SourcePaths find_changing_numbers(const Segment& segment);
 
 // Whether the segment has entries enough to tell.

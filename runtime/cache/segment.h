@@ -55,7 +55,7 @@ class Segment {
   SourcePaths& changing() { return changing_; }
   const SourcePaths& changing() const { return changing_; }
 
-  // An entry of another segment leaves a number that changes to the interpreter, which goes on here.
+  // An entry of another segment leaves to the interpreter what makes a number that changes, which goes on here.
   bool behind_changing_number() const { return behind_changing_number_; }
   void set_behind_changing_number() { behind_changing_number_ = true; }
 

@@ -159,6 +159,23 @@ def test_what_is_made_of_a_number_that_changes_is_known_to_change_soon():
     assert captures <= 16 + 6 * (SOON + 1) + 1
 
 
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_number_out_of_a_tensor_is_known_to_change_soon():
+    def program(x, n):
+        y = x.tanh()
+        return y * ((n.tolist() * 3 - 2) * 5 + 4) + y
+
+    compiled, captures = framejit.to_static(program), 0
+    for n in range(CALLS):
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3(), torch.tensor(n)), program(x3(), torch.tensor(n))), n
+        captures += counted.captures
+        assert not counted.fallbacks
+    assert not counted.captures and counted.hits
+    # One up to the number, and a segment behind it and behind each of the five operators.
+    assert captures <= 1 + 6 * (SOON + 1)
+
+
 def test_few_values_that_are_made_of_a_number_that_changes_have_a_graph_each():
     compiled = framejit.to_static(lambda x, n: x * (n % 3))
     for n in range(CALLS):
