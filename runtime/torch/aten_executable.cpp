@@ -83,8 +83,8 @@ class AtenExecutable final : public runtime::Executable {
   std::optional<UndoPlan> undo_;  // where nobody observes a failure, made by the first one
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
-  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> freed_;  // registers, and inputs that their history reaches
-  bool plain_outputs_;                                             // each is an input, or in a register
+  std::vector<std::pair<uint32_t, FreedRoot>> freed_;  // registers, and what they hold
+  bool plain_outputs_;                                 // each is an input, or in a register
   // Where what was inferred may be wrong (kernels of other devices than the CPU, answers of Meta kernels, layouts that
   // a pass chose) the first run is held against it, if a run that fails can be taken back: the code runs in the
   // interpreter then.
@@ -157,7 +157,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   is_checked_ =
       on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !checks_first_run) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
-  for (const FreedRoot& root : recording->freed_roots) freed_.push_back({plan_.register_of(root.value), root.inputs});
+  for (const FreedRoot& root : recording->freed_roots) freed_.push_back({plan_.register_of(root.value), root});
   plain_outputs_ = views_.empty();
   for (const OutputSpec& output : outputs_) {
     plain_outputs_ &= !output.data && !output.custom_view;
@@ -201,10 +201,10 @@ torch::autograd::edge_list AtenExecutable::attach(Registers& registers, PyObject
     for (size_t i = 0; i < input_registers_.size(); ++i) tensors.push_back(unpack_tensor(inputs[i]));
     of_views = attach_history(training_, plan_, tensors.data(), registers.data(), views_, views);
   }
-  for (const auto& [root, reached] : freed_) {
+  for (const auto& [at, root] : freed_) {
     std::vector<at::Tensor> tensors;
-    for (uint32_t i : reached) tensors.push_back(unpack_tensor(inputs[i]));
-    set_freed_history(registers[root], tensors);
+    for (uint32_t i : root.inputs) tensors.push_back(unpack_tensor(inputs[i]));
+    set_freed_history(registers[at], root.operation, tensors);
   }
   return of_views;
 }

@@ -230,7 +230,8 @@ void set_freed_roots_apart(Recording& recording) {
   std::vector<at::Tensor> fakes;
   for (size_t i = 0; i < recording.roots.size(); ++i) {
     if (goes_over_freed(recording, recording.root_fakes[i], recording.differentiable_inputs)) {
-      FreedRoot freed{recording.roots[i], reached_inputs(recording, recording.root_fakes[i])};
+      FreedRoot freed{recording.roots[i], reached_inputs(recording, recording.root_fakes[i]),
+                      torch::autograd::impl::gradient_edge(recording.root_fakes[i]).function->name()};
       if (recording.partial_backward.valid())
         for (uint32_t input : freed.inputs)
           if (!goes_over_freed(recording, recording.root_fakes[i], {input})) {

@@ -55,7 +55,7 @@ class GraphNode final : public Node {
  public:
   GraphNode(std::shared_ptr<TrainingProgram> program, size_t block) : program_(std::move(program)), block_(block) {}
 
-  std::string name() const override { return "CapturedGraphBackward"; }
+  std::string name() const override { return program_->history().blocks[block_].operation; }
 
   // Of the backward that has just run, if it has not released them itself.
   void release_variables() override {

@@ -273,7 +273,10 @@ class Cutter {
       }
     }
     for (const View& view : views_) history.views.push_back({view.output, entry_at(history, view.edge)});
-    for (HistoryBlock& block : history.blocks) block.results.assign(block.entries.size(), HistoryBlock::kNoRoot);
+    for (HistoryBlock& block : history.blocks) {
+      block.results.assign(block.entries.size(), HistoryBlock::kNoRoot);
+      block.operation = block.entries.front().function->name();
+    }
     for (uint32_t root = 0; root < history.roots.size(); ++root)
       history.blocks[history.roots[root].block].results[history.roots[root].entry] = root;
     choose_roots(history);

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/torch/recording.h"
@@ -30,7 +31,8 @@ struct HistoryBlock {
   std::vector<torch::autograd::Edge> entries;  // where gradients come in: inputs of its operations
   std::vector<uint32_t> results;               // beside `entries`: in Recording::roots, or kNoRoot
   std::vector<BlockExit> exits;
-  uint32_t root = 0;  // the result that has the least history of those that reach it; in Recording::roots
+  std::string operation;  // eager's name for what the first entry is of: messages of torch name it
+  uint32_t root = 0;      // the result that has the least history of those that reach it; in Recording::roots
 };
 
 // The entry that stands for the history of a result.

@@ -57,6 +57,7 @@ struct TangentMeta {
 struct FreedRoot {
   graph::ValueId value;
   std::vector<uint32_t> inputs;
+  std::string operation;  // as in HistoryBlock
 };
 
 // An output that is a view, with a history of its own that begins at its base.

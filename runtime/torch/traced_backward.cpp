@@ -19,10 +19,14 @@ namespace {
 
 class FreedNode final : public Node {
  public:
-  std::string name() const override { return "CapturedGraphBackward"; }
+  explicit FreedNode(std::string operation) : operation_(std::move(operation)) {}
+  std::string name() const override { return operation_; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
     TORCH_CHECK(false, torch::autograd::ERR_BACKWARD_TWICE);
   }
+
+ private:
+  const std::string operation_;
 };
 
 // By name: LibTorch does not export what a cast would compare.
@@ -95,8 +99,8 @@ std::vector<at::Tensor> named_leaves(const Recording& recording, const std::vect
   return fakes_at(recording, found);
 }
 
-void set_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& reached) {
-  auto node = make_node<FreedNode>();
+void set_freed_history(const at::Tensor& result, const std::string& operation, const std::vector<at::Tensor>& reached) {
+  auto node = make_node<FreedNode>(operation);
   for (const at::Tensor& tensor : reached) node->add_next_edge(torch::autograd::impl::gradient_edge(tensor));
   torch::autograd::set_history(result, NodePtr(node));
 }

@@ -22,6 +22,7 @@ std::vector<at::Tensor> named_leaves(const Recording& recording, const std::vect
                                      std::string* why_not);
 
 // The history of a result whose backward has run already: a second one that is to reach one of these raises.
-void set_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& reached);
+// `operation`: see FreedRoot.
+void set_freed_history(const at::Tensor& result, const std::string& operation, const std::vector<at::Tensor>& reached);
 
 }  // namespace framejit::torchlib

@@ -768,7 +768,6 @@ def test_method_called_before_the_class_has_an_order():
     assert counted.captures
 
 
-@pytest.mark.xfail(strict=True, reason="a captured graph's node has a name of its own, which torch's message has for the operation's")
 def test_message_about_a_result_that_was_changed_in_place():
     def program(x):
         y = x.sin()

@@ -128,7 +128,8 @@ def test_calls_with_tensors_apart_run_the_graph_again():
     compiled(leaf(4), x, x.detach())
     y = torch.zeros(4)
     hits = compiled.cache_info().hits
-    assert compiled(leaf(4), torch.ones(4), y).grad_fn.name() == "CapturedGraphBackward"
+    # torch has a class of Python for each of its own operations.
+    assert type(compiled(leaf(4), torch.ones(4), y).grad_fn).__name__ == "CppFunction"
     assert compiled.cache_info().hits > hits and y.tolist() == [1.0] * 4
 
 
