@@ -5,6 +5,7 @@
 #include <Python.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -60,6 +61,24 @@ class OnThisThread {
  private:
   static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
   bool previous_;
+};
+
+// Anomaly mode has the engine look at what operations give, and fakes hold nothing. It is the whole process's, as a
+// program that switches it in another thread finds as well.
+class NoAnomalyMode {
+ public:
+  NoAnomalyMode() : enabled_(Mode::is_enabled()), check_nan_(Mode::should_check_nan()) {
+    if (enabled_) Mode::set_enabled(false);
+  }
+  ~NoAnomalyMode() {
+    if (enabled_) Mode::set_enabled(true, check_nan_);
+  }
+  NoAnomalyMode(const NoAnomalyMode&) = delete;
+  NoAnomalyMode& operator=(const NoAnomalyMode&) = delete;
+
+ private:
+  using Mode = torch::autograd::AnomalyMode;
+  const bool enabled_, check_nan_;
 };
 
 // What was recorded behind the forward goes again, however the scope is left.
@@ -128,6 +147,17 @@ class NotedOperations {
   Recorder::Operations noted_;
 };
 
+class NotedOrigins {
+ public:
+  NotedOrigins(Recorder& recorder, Recorder::Origins* origins) : recorder_(recorder) { recorder_.set_origins(origins); }
+  ~NotedOrigins() { recorder_.set_origins(nullptr); }
+  NotedOrigins(const NotedOrigins&) = delete;
+  NotedOrigins& operator=(const NotedOrigins&) = delete;
+
+ private:
+  Recorder& recorder_;
+};
+
 at::Tensor zeros_like(const graph::TensorMeta& meta) {
   return at::_efficientzerotensor(to_array(meta.sizes),
                                   at::TensorOptions().dtype(from_dtype(meta.dtype)).device(from_device(meta.device)));
@@ -170,12 +200,15 @@ BackwardGraph record_backward(Recording& recording, const edge_list& from, const
   }
   variable_list grads(to.size());
   NotedOperations noted(recording.recorder);
+  Recorder::Origins origins;
   if (!to.empty() && !begin.empty()) {
     std::optional<LetThrough> let_through;
     if (!recording.functions.empty()) let_through.emplace(*gate_for_program_code());
     AllowThreads no_gil;
     Unrecordable unrecordable(recording, behind.first_node());
     OnThisThread here;
+    const NoAnomalyMode no_anomaly_mode;
+    const NotedOrigins noted_origins(recording.recorder, &origins);
     grads =
         torch::autograd::Engine::get_default_engine().execute(begin, begin_gradients, /*keep_graph=*/true,
                                                               /*create_graph=*/false, /*accumulate_grad=*/false, to);
@@ -193,8 +226,9 @@ BackwardGraph record_backward(Recording& recording, const edge_list& from, const
                                                 .parameters = tangent_values,
                                                 .outputs = gradients,
                                                 .locations = false});
-  return {std::move(split.graph), std::move(split.captured), std::move(tangent_numbers), std::move(split.outputs),
-          noted.reading(joint, behind.first_value(), tangent_values)};
+  return {std::move(split.graph),   std::move(split.captured),
+          std::move(origins),       std::move(tangent_numbers),
+          std::move(split.outputs), noted.reading(joint, behind.first_value(), tangent_values)};
 }
 
 namespace {

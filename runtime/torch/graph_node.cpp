@@ -2,12 +2,15 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <sstream>
 #include <unordered_set>
 
+#include "runtime/torch/convert.h"
 #include "runtime/torch/node_pointer.h"
 #include "runtime/torch/training.h"
 
@@ -51,6 +54,26 @@ class CallInputs {
   std::vector<Input> inputs_;
 };
 
+// In torch's words (torch/csrc/autograd/saved_variable.cpp).
+[[noreturn]] void raise_changed(const TrainingProgram& program, uint32_t saved, uint32_t version, uint32_t expected) {
+  const graph::TensorMeta& meta = program.recording().joint->meta(program.saved()[saved]);
+  const auto options = at::TensorOptions().dtype(from_dtype(meta.dtype)).device(from_device(meta.device));
+  std::ostringstream text;
+  text << "one of the variables needed for gradient computation has been modified by an inplace operation: ["
+       << at::empty({0}, options).toString() << " " << to_array(meta.sizes) << "]";
+  if (const Recorder::Origin* origin = program.origin_of(saved))
+    text << ", which is output " << origin->result << " of " << origin->operation << ",";
+  text << " is at version " << version << "; expected version " << expected << " instead.";
+  if (torch::autograd::AnomalyMode::is_enabled())
+    text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable "
+            "in "
+            "question was changed in there or anywhere later. Good luck!";
+  else
+    text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+            "torch.autograd.set_detect_anomaly(True).";
+  TORCH_CHECK(false, text.str());
+}
+
 class GraphNode final : public Node {
  public:
   GraphNode(std::shared_ptr<TrainingProgram> program, size_t block) : program_(std::move(program)), block_(block) {}
@@ -78,6 +101,7 @@ class GraphNode final : public Node {
   struct Watched {
     c10::VariableVersion version;
     uint32_t expected;
+    bool is_changed() const { return version.enabled() && version.current_version() != expected; }
   };
   const TrainingProgram::Needs& needs() const { return program_->needs_of(block_); }
   void save_value(size_t i, const at::Tensor& tensor, bool hooks);
@@ -93,14 +117,15 @@ class GraphNode final : public Node {
     return program_->differentiate_again(block_, unpack_inputs(), gradients, wanted);
   }
   bool is_plain(const variable_list& gradients) const;
-  void require_unchanged() const;
+  void require_unchanged(const BackwardPlan& backward);
+  bool is_own_result(uint32_t saved) const;
 
   std::shared_ptr<TrainingProgram> program_;
   const size_t block_;
   std::vector<Slot> slots_;  // beside Needs::saved
   std::vector<SavedVariable> variables_;
   std::vector<at::Tensor> plain_;
-  std::vector<Watched> watched_;
+  std::vector<Watched> watched_;  // beside Needs::watched
   std::shared_ptr<const CallInputs> all_inputs_;
   std::mutex state_mutex_;
   bool released_ = false;
@@ -183,7 +208,10 @@ void GraphNode::save_versions(const Plan& forward, const at::Tensor* inputs, con
     const ValueId value = program_->watched()[i];
     const bool is_input = graph.value(value).is_input();
     const at::Tensor& tensor = is_input ? inputs[graph.value(value).index] : registers[forward.register_of(value)];
-    if (tensor.is_inference()) continue;
+    if (tensor.is_inference()) {
+      watched_.push_back({c10::VariableVersion(c10::VariableVersion::DISABLED), 0});
+      continue;
+    }
     const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
     watched_.push_back({version, version.current_version()});
   }
@@ -198,13 +226,17 @@ void GraphNode::save_value(size_t i, const at::Tensor& tensor, bool hooks) {
     BelowAutograd below;
     return plain(tensor.clone());
   }
-  const uint32_t root = program_->saved_root(i);
-  const bool is_root = root != TrainingProgram::kNone;
+  const bool is_root = program_->saved_root(i) != TrainingProgram::kNone;
   if (!program_->saves_input(i) && !is_root && !hooks) return plain(tensor);
   slots_.push_back({Where::kVariable, static_cast<uint32_t>(variables_.size())});
-  const bool is_own = is_root && program_->history().roots[root].block == block_;
+  const bool is_own = is_own_result(i);
   // Another node's result without its history, which must not live as long as this.
   variables_.emplace_back(is_root && !is_own ? tensor.detach() : tensor, is_own);
+}
+
+bool GraphNode::is_own_result(uint32_t saved) const {
+  const uint32_t root = program_->saved_root(saved);
+  return root != TrainingProgram::kNone && program_->history().roots[root].block == block_;
 }
 
 at::Tensor GraphNode::unpack(uint32_t slot) {
@@ -214,13 +246,20 @@ at::Tensor GraphNode::unpack(uint32_t slot) {
   return plain_[index];
 }
 
-// As autograd's own saved variables, which share the version of what they are views of.
-void GraphNode::require_unchanged() const {
-  for (const Watched& watched : watched_)
-    TORCH_CHECK(watched.version.current_version() == watched.expected,
-                "one of the variables needed for gradient computation has been modified by an inplace operation: it is "
-                "at version ",
-                watched.version.current_version(), "; expected version ", watched.expected, " instead.");
+// As autograd's own saved variables, which share the version of what they are views of: the first one that the backward
+// reads raises.
+void GraphNode::require_unchanged(const BackwardPlan& backward) {
+  if (std::none_of(watched_.begin(), watched_.end(), [](const Watched& watched) { return watched.is_changed(); }))
+    return;
+  for (size_t n = 0; n < backward.saved.size(); ++n) {
+    const uint32_t i = backward.saved[n];
+    if (!backward.reads[n] || needs().slots[i] == TrainingProgram::kNone) continue;
+    if (is_own_result(i)) unpack(needs().slots[i]);  // its variable raises
+    const auto place = std::find(needs().watched.begin(), needs().watched.end(), program_->watched_for(i));
+    if (place == needs().watched.end()) continue;
+    const Watched& watched = watched_[place - needs().watched.begin()];
+    if (watched.is_changed()) raise_changed(*program_, i, watched.version.current_version(), watched.expected);
+  }
 }
 
 std::vector<at::Tensor> GraphNode::unpack_inputs() {
@@ -257,8 +296,8 @@ variable_list GraphNode::apply(variable_list&& gradients) {
   const std::vector<bool> wanted = wanted_exits();
   if (c10::GradMode::is_enabled() || !is_plain(gradients) || !program_->recording().functions.hold())
     return differentiate_again(gradients, wanted);
-  require_unchanged();
   const BackwardPlan& backward = program_->plan_for(block_, gradients, wanted);
+  require_unchanged(backward);
   if (released_ || !freed_.empty())
     for (const Node* operation : backward.graph.operations)
       TORCH_CHECK(!released_ && !freed_.count(operation), torch::autograd::ERR_BACKWARD_TWICE);

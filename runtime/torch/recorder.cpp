@@ -143,7 +143,19 @@ ValueId Recorder::value_of_element(const OpEntry& op, const at::Tensor& tensor) 
   if (!tensor.defined()) return ValueId();
   FakeImpl* fake = fake_impl(tensor);
   if (has_names(tensor)) stop_trace("UnsupportedTensor", op.info->name + " of a tensor with named dimensions");
-  return fake && fake->owner() == this ? fake->value() : value_of_other(op, tensor);
+  if (!fake || fake->owner() != this) return value_of_other(op, tensor);
+  if (origins_) note_origin(fake->value(), tensor);
+  return fake->value();
+}
+
+// As torch names a tensor that was changed: a view of what was changed has another history by then.
+void Recorder::note_origin(ValueId value, const at::Tensor& tensor) {
+  const auto& history = tensor.grad_fn();
+  if (!history || origins_->count(value.value)) return;
+  const auto* view = torch::autograd::impl::get_view_autograd_meta(tensor);
+  const bool is_view = view && view->has_bw_view();
+  (*origins_)[value.value] = {is_view ? "AsStridedBackward0" : history->name(),
+                              is_view ? 0 : static_cast<uint32_t>(tensor.output_nr())};
 }
 
 ValueId Recorder::value_of_other(const OpEntry& op, const at::Tensor& tensor) {

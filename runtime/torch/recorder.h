@@ -78,6 +78,13 @@ class Recorder {
   std::optional<uint64_t> failed_sequence() const { return failed_sequence_; }
   void note_failure();
   // While gradients are recorded: which operation of autograd each node is of. Null ends it.
+  // Of a value that a backward reads: the operation of eager whose result it is, and which. Empty: of none.
+  struct Origin {
+    std::string operation;
+    uint32_t result = 0;
+  };
+  using Origins = std::unordered_map<uint32_t, Origin>;  // by value
+  void set_origins(Origins* origins) { origins_ = origins; }
   using Operations = std::vector<std::pair<graph::NodeId, const torch::autograd::Node*>>;
   void set_operations(Operations* operations) { operations_ = operations; }
   // The first node recorded after autograd made the operation with this sequence number; invalid if there is none.
@@ -118,6 +125,7 @@ class Recorder {
   void read_operands(const OpEntry& op, const Stack& stack, size_t base);
   graph::Operand tensor_operand(const OpEntry& op, const at::Tensor& tensor);
   graph::Operand list_operand(const OpEntry& op, const c10::IValue& list);
+  void note_origin(graph::ValueId value, const at::Tensor& tensor);
   graph::ValueId value_of_element(const OpEntry& op, const at::Tensor& tensor);
   bool record_special(const OpEntry& op, Stack& stack, size_t base);
   bool is_pinned(const at::Tensor& tensor) const;
@@ -151,6 +159,7 @@ class Recorder {
   std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation
   std::optional<uint64_t> failed_sequence_;
   Operations* operations_ = nullptr;
+  Origins* origins_ = nullptr;
 };
 
 }  // namespace framejit::torchlib

@@ -39,6 +39,7 @@ struct OutputSpec {
 struct BackwardGraph {
   graph::Graph graph{"backward"};
   std::vector<graph::ValueId> saved;      // values of the forward graph
+  Recorder::Origins origins;              // of such values
   std::vector<uint32_t> tangents;         // which of those asked for each further input is
   std::vector<graph::ValueId> gradients;  // beside those asked for; invalid: none
   // Those of the fakes' graph that a second backward must not come to; compared only.

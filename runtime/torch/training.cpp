@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <numeric>
 #include <set>
 
@@ -92,7 +91,13 @@ void TrainingProgram::collect_saved() {
       plan.saved.push_back(place);
     }
     set_reads(plan);
+    origins_.merge(plan.graph.origins);
   }
+}
+
+const Recorder::Origin* TrainingProgram::origin_of(size_t i) const {
+  const auto found = origins_.find(saved_[i].value);
+  return found == origins_.end() ? nullptr : &found->second;
 }
 
 void TrainingProgram::find_saved(BackwardPlan& plan) const {
@@ -155,14 +160,14 @@ void TrainingProgram::choose_watched() {
     return aliases.is_input(value) || std::any_of(recording_->outputs.begin(), recording_->outputs.end(), shares);
   };
   watched_.clear();
-  watched_for_.assign(saved_.size(), std::numeric_limits<size_t>::max());
+  watched_for_.assign(saved_.size(), kNone);
   for (size_t i = 0; i < saved_.size(); ++i) {
     ValueId base = saved_[i];
     for (ValueId next; view_step(graph, base, &next);) base = next;
     const bool is_own = base == saved_[i] && graph.value(base).is_input();  // its variable knows its version
     if (saves_copy(i) || is_own || !is_seen(base)) continue;
     const auto found = std::find(watched_.begin(), watched_.end(), base);
-    watched_for_[i] = static_cast<size_t>(found - watched_.begin());
+    watched_for_[i] = static_cast<uint32_t>(found - watched_.begin());
     if (found == watched_.end()) watched_.push_back(base);
   }
 }
@@ -176,8 +181,7 @@ void TrainingProgram::choose_needs() {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       if (!plan.reads[i]) continue;
       saved.insert(plan.saved[i]);
-      const size_t place = watched_for_[plan.saved[i]];
-      if (place < watched_.size()) watched.insert(static_cast<uint32_t>(place));
+      if (const uint32_t place = watched_for_[plan.saved[i]]; place != kNone) watched.insert(place);
     }
     part.needs.saved.assign(saved.begin(), saved.end());
     part.needs.watched.assign(watched.begin(), watched.end());

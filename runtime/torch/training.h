@@ -46,6 +46,8 @@ class TrainingProgram {
   // Whether saved()[i] is an input that may change before the backward runs: a copy is saved.
   bool saves_copy(size_t i) const { return !copied_.empty() && copied_[i]; }
   bool saves_input(size_t i) const { return recording_->joint->value(saved_[i]).is_input(); }
+  // Null: of no operation of eager's.
+  const Recorder::Origin* origin_of(size_t i) const;
   // In Recording::roots, or kNone.
   uint32_t saved_root(size_t i) const { return saved_roots_[i]; }
   // Inputs, and tensors that the program gets to see, over whose memory some of saved() lies as a view or after a write
@@ -57,6 +59,8 @@ class TrainingProgram {
     std::vector<uint32_t> slots;  // beside saved(): where it is in `saved`, or kNone
   };
   static constexpr uint32_t kNone = 0xffffffffu;
+  // Where the one that is there for saved()[i] is in watched(); kNone: there is none.
+  uint32_t watched_for(size_t i) const { return watched_for_[i]; }
   const Needs& needs_of(size_t block) const { return parts_[block].needs; }
   // Whether an exit gets one gradient, the sum of all that arrive there, rather than each.
   bool sums() const { return kernels_; }
@@ -100,8 +104,9 @@ class TrainingProgram {
   std::shared_ptr<Recording> recording_;
   std::vector<graph::ValueId> saved_;
   std::vector<graph::ValueId> watched_;
-  std::vector<size_t> watched_for_;    // beside saved_: where it is in watched_, or beyond its end
+  std::vector<uint32_t> watched_for_;  // beside saved_
   std::vector<uint32_t> saved_roots_;  // beside saved_
+  Recorder::Origins origins_;
   History history_;
   std::vector<Part> parts_;                        // beside history_.blocks
   std::vector<bool> copied_;                       // beside saved_, may be empty
