@@ -130,6 +130,20 @@ def _step(make: Callable[[], tuple]) -> Case:
     return case
 
 
+def _adam_training(convert: Convert):
+    """A whole step of training as one function, torch.optim.Adam's part of it as well."""
+    torch.manual_seed(0)
+    model, loss = _mlp_to_train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss(model).backward()
+        optimizer.step()
+
+    return convert(step)
+
+
 def _mlp_to_train():
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     x = torch.randn(8, 64)
@@ -165,6 +179,7 @@ TRAINING: Dict[str, Case] = {f"{name}_train": _model(name, "train") for name in 
 
 STEPS: Dict[str, Case] = {
     "mlp_step": _step(_mlp_to_train),
+    "mlp_adam_step": _adam_training,
     "gpt_step": _step(functools.partial(_model_to_train, "gpt")),
     "mobilenet_v3_step": _step(functools.partial(_model_to_train, "mobilenet_v3")),
 }

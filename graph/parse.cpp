@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "graph/control_flow.h"
+#include "graph/number.h"
 
 namespace framejit::graph {
 namespace {
@@ -226,7 +227,8 @@ class Parser {
     size_t dot = name.find('.');
     if (dot == std::string::npos) in_.fail(fmt::format("expected an operator 'namespace.name', got '{}'", name));
     name.replace(dot, 1, "::");
-    if (knows_ && name != "framejit::constant" && !is_control_flow(find_op(name)) && !knows_(name)) {
+    const bool own = name == "framejit::constant" || is_control_flow(find_op(name)) || find_number_op(find_op(name));
+    if (knows_ && !own && !knows_(name)) {
       in_.go_back(at);
       in_.fail(fmt::format("expected an operator of LibTorch, got '{}'", name));
     }

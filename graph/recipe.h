@@ -17,6 +17,7 @@ enum class RecipeKind : uint8_t {
   kSource,       // source: read before any effect
   kConst,        // object
   kOutput,       // index: tensor output of the graph
+  kNumber,       // index: output of the graph that is a number (graph/number.h)
   kList,         // parts: items
   kTuple,        // parts: items
   kDict,         // parts: key, value, key, value ...

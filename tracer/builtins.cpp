@@ -168,9 +168,14 @@ SymValue call_bool(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() == 0) return sim.call_c(callable, args);
+  const bool to_int = callable == reinterpret_cast<PyObject*>(&PyLong_Type);
+  const bool one_to_float = !to_int && args.count() == 1 && !args.has_keywords();
+  if (one_to_float && sim.is_number(args.positional[0])) return args.positional[0];
   PyObject* obj = sim.realise(args.positional[0]);
-  if (sim.is_tensor(obj)) return sim.call_c(callable, args);
-  bool to_int = callable == reinterpret_cast<PyObject*>(&PyLong_Type);
+  if (sim.is_tensor(obj)) {
+    const auto number = one_to_float ? sim.number_of(obj) : std::nullopt;
+    return number ? *number : sim.call_c(callable, args);
+  }
   const char* method = to_int ? "__int__" : "__float__";
   if (args.count() == 1 && !args.has_keywords())
     if (auto result = sim.call_special(obj, method, {}))

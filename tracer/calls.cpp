@@ -436,6 +436,17 @@ Ref Simulator::rebind_builtin(PyObject* callable) {
   return check(PyObject_GetAttr(self.get(), name.get()));
 }
 
+SymValue Simulator::call_torch(PyObject* target, PyObject* callable, CallArgs args) {
+  auto look = [&](SymValue& value) {
+    if (!is_number(value)) realise(value);
+  };
+  for (SymValue& value : args.positional) look(value);
+  for (auto& [name, value] : args.keywords) look(value);
+  require_plain(args, callable);
+  give_numbers(target, args);
+  return call_real(target, args);
+}
+
 SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   const Ref bound = rebind_builtin(held);
   PyObject* callable = bound.get();
@@ -465,12 +476,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
     if (is_outside_opaque(obj) && is_builtin_data_type(owner) && (owner != &PyBaseObject_Type || !row))
       stop(StopReason::kUnsupportedValue, qualified_name(key));
     if (row) return call_row(*row, target, std::move(args));
-    if (is_torch_builtin(key)) {
-      for (SymValue& value : args.positional) realise(value);
-      for (auto& [name, value] : args.keywords) realise(value);
-      require_plain(args, callable);
-      return call_real(target, args);
-    }
+    if (is_torch_builtin(key)) return call_torch(target, callable, std::move(args));
     if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
       for (size_t i = 1; i < args.positional.size(); ++i) realise(args.positional[i]);
       const size_t first_read =
@@ -486,9 +492,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   if (is_torch_builtin(callable)) {
     if (args.count() == 0 && !args.has_keywords() && is_torch_query(method_name(callable)))
       return SymValue(rely_on_answer(callable));
-    for (SymValue& value : args.positional) realise(value);
-    require_plain(args, callable);
-    return call_real(callable, args);
+    return call_torch(callable, callable, std::move(args));
   }
   // Class methods of builtin types (dict.fromkeys), and math.
   PyObject* owner = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;

@@ -111,6 +111,7 @@ SymValue Simulator::binary_by_methods(const char* method, const char* reflected,
 }
 
 SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymValue right) {
+  if (is_number(left) || is_number(right)) return binary_of_number(kind, in_place, std::move(left), std::move(right));
   const BinaryRow& row = kBinary[static_cast<size_t>(kind)];
   realise(left);
   realise(right);
@@ -138,6 +139,7 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
 
 SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
   if (kind == UnaryKind::kNot) return SymValue::borrow(truth(operand) ? Py_False : Py_True);
+  if (is_number(operand)) return unary_of_number(kind, std::move(operand));
   realise(operand);
   const char* method = kUnary[static_cast<size_t>(kind)];
   if (has_python_specials(operand.get()) || has_own_special(operand.get(), method))

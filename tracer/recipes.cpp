@@ -1,5 +1,6 @@
 #include "tracer/recipes.h"
 
+#include "base/check.h"
 #include "tracer/callables.h"
 #include "tracer/introspection.h"
 #include "tracer/library.h"
@@ -35,6 +36,8 @@ void RecipeBuilder::cannot_rebuild(PyObject* obj) {
 }
 
 RecipeId RecipeBuilder::constant(PyObject* obj) {
+  FJ_CHECK(!PyFloat_CheckExact(obj) || !graph::is_stand_in(PyFloat_AS_DOUBLE(obj)),
+           "a number of the graph as a constant");
   Recipe recipe{RecipeKind::kConst};
   recipe.object = world_.pool().add(obj);
   return capture_.recipes.add(recipe);
@@ -81,6 +84,7 @@ RecipeId RecipeBuilder::describe(const SymValue& value) {
 
 RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   if (auto it = memo_.find(obj); it != memo_.end()) return it->second;
+  if (world_.is_number(obj)) return describe_number(obj);
   RecipeId id;
   if (const Outside* outside = world_.find(obj))
     id = source(outside->source);
@@ -122,6 +126,13 @@ RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
   PyObject** attributes = _PyObject_GetDictPtr(fake);
   if (attributes && *attributes) add_attributes(id, fake, *attributes);
   return id;
+}
+
+RecipeId RecipeBuilder::describe_number(PyObject* number) {
+  Recipe recipe{RecipeKind::kNumber};
+  recipe.index = static_cast<uint32_t>(outputs_.size());
+  outputs_.push_back(world_.number_tensor(number));
+  return memo_[number] = capture_.recipes.add(recipe);
 }
 
 RecipeId RecipeBuilder::describe_function(PyObject* function) {
@@ -333,6 +344,7 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
 
 void RecipeBuilder::finish_graph() {
   world_.guard_existence();
+  FJ_CHECK(!world_.has_numbers() || !graph::has_stand_in(capture_.graph), "a number of the graph as a constant of it");
   sim_.require_unobserved_operators();
   std::string why_not;
   graph::NodeId refused;
@@ -394,7 +406,8 @@ bool RecipeBuilder::is_held_anyway(PyObject* obj, int depth) {
 void RecipeBuilder::add_unread_locals() {
   for (auto [index, slot] : unread_) {
     const SymValue& value = sim_.frames()[index]->slots[slot];
-    const bool held = !value.null() && (value.lazy.valid() || is_held_anyway(value.get(), kDeepestUnread));
+    const bool held = !value.null() && !world_.is_number(value.get()) &&
+                      (value.lazy.valid() || is_held_anyway(value.get(), kDeepestUnread));
     // The segment's own frame must let go of what the name held before.
     if (held || index == 0)
       capture_.frames[index].locals.emplace_back(slot, held ? describe(value) : capture_.recipes.add({}));

@@ -25,6 +25,7 @@ class RecipeBuilder {
   graph::RecipeId describe_object(PyObject* obj);
   graph::RecipeId describe_fresh(PyObject* obj);
   graph::RecipeId describe_tensor(PyObject* fake);
+  graph::RecipeId describe_number(PyObject* number);
   graph::RecipeId describe_function(PyObject* function);
   graph::RecipeId describe_descriptor(PyObject* descriptor);
   bool holds_found(PyObject* plain) const;

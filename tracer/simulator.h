@@ -95,6 +95,8 @@ class Simulator {
   // The function inside of a mark that keeps torch.compile out of it, if this is one.
   std::optional<SymValue> marked_function(PyObject* function);
   SymValue call_builtin(PyObject* callable, CallArgs args);
+  // A function of torch that computes from its arguments alone; `target`: what is called for it.
+  SymValue call_torch(PyObject* target, PyObject* callable, CallArgs args);
   SymValue call_type(PyTypeObject* type, CallArgs args);
   SymValue call_module(PyObject* module, CallArgs args, bool plain);
   // type.__call__(type, ...).
@@ -235,6 +237,15 @@ class Simulator {
   SymValue binary(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
   SymValue unary(bytecode::UnaryKind kind, SymValue operand);
   SymValue compare(bytecode::CompareKind kind, SymValue left, SymValue right);
+  // Numbers of the graph, see numbers.cpp. Of the one element of a tensor; none where that is not followed.
+  std::optional<SymValue> number_of(PyObject* tensor);
+  SymValue compute_number(graph::NumberOp op, const std::vector<TensorHost::NumberOperand>& operands);
+  // One of the operands is such a number.
+  SymValue binary_of_number(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
+  SymValue unary_of_number(bytecode::UnaryKind kind, SymValue number);
+  bool is_number(const SymValue& value) const { return world_.is_number(value.get()); }
+  // Before a function of torch is called: what it takes for them.
+  void give_numbers(PyObject* callable, CallArgs& args);
   // The protocols of operators, for operands with methods in Python. NotImplemented is a value among others.
   SymValue operator_method(PyObject* self, const char* name, SymValue other);
   SymValue binary_by_methods(const char* method, const char* reflected, SymValue left, SymValue right);

@@ -9,6 +9,7 @@
 
 #include "base/py_ref.h"
 #include "graph/capture.h"
+#include "graph/number.h"
 
 namespace framejit {
 
@@ -120,6 +121,17 @@ class TensorHost {
   }
   // Whether no hook sees a gradient that reaches this real tensor.
   virtual bool has_no_grad_hooks(PyObject*) { return false; }
+
+  // Numbers of the graph (graph/number.h), each as the fake that stands for it as a tensor. Of the one element of a
+  // fake: null without an error if it is known, or not followed.
+  virtual Ref number_of(PyObject* /*fake*/) { return nullptr; }
+  struct NumberOperand {
+    PyObject* number = nullptr;  // null: `known`
+    double known = 0;
+  };
+  virtual Ref compute_number(graph::NumberOp, const std::vector<NumberOperand>&) { return nullptr; }
+  // What a function of the library takes for it in the place of a Scalar.
+  virtual Ref number_argument(PyObject* /*number*/) { return nullptr; }
 
   // Value of a fake in the graph now (an in-place operator does not change it).
   virtual graph::ValueId value_of(PyObject* fake) = 0;

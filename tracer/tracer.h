@@ -54,6 +54,9 @@ struct TracerServices {
   bool notes_lines = false;
   // Numbers that were another in each of many captures: what looks at one is left to the interpreter.
   SourcePaths changing;
+  // Whether a graph may compute Python numbers (graph/number.h): LibTorch has no operators for that, which the callable
+  // of a program's back end would get.
+  bool numbers = true;
 };
 
 // Captures the segment. An error value means that no segment can be captured here at all (the frame runs eagerly); a

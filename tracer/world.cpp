@@ -1,6 +1,7 @@
 #include "tracer/world.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/check.h"
 #include "tracer/callables.h"
@@ -139,7 +140,19 @@ bool World::is_changing_number(PyObject* obj, SourceId source) const {
   return changing_.count(path_of(capture_.sources, source, [&](graph::ConstId id) { return pool_.at(id); })) != 0;
 }
 
+PyObject* World::add_number(Ref tensor) {
+  Ref stand_in = Ref::steal(PyFloat_FromDouble(graph::stand_in()));
+  if (!stand_in) throw std::bad_alloc();
+  PyObject* number = stand_in.get();
+  numbers_.emplace(number, tensor.get());
+  kept_.push_back(std::move(stand_in));
+  kept_.push_back(std::move(tensor));
+  return number;
+}
+
 PyObject* World::realise(SymValue& value) {
+  if (is_number(value.get()))
+    stop(StopReason::kDataDependentValue, "a number out of a tensor decides what is captured");
   if (value.lazy.valid()) {
     SourceId source = std::exchange(value.lazy, SourceId());
     PyObject* obj = value.get();

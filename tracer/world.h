@@ -59,8 +59,16 @@ class World {
   // The representation of an object that the program holds and `source` reads. Throws StopTrace for what cannot be
   // followed.
   SymValue wrap(PyObject* real, graph::SourceId source);
-  // Guards what `value` is, if that has not been done; afterwards the object may be relied on.
+  // Guards what `value` is, if that has not been done; afterwards the object may be relied on. Stops at a number of the
+  // graph.
   PyObject* realise(SymValue& value);
+
+  // Numbers that the graph computes (tracer/numbers.cpp), each a Python float that stands for it and holds none: what
+  // looks at one ends the trace. `tensor`: the fake that is the number as a tensor.
+  PyObject* add_number(Ref tensor);
+  bool is_number(PyObject* obj) const { return !numbers_.empty() && numbers_.count(obj) != 0; }
+  bool has_numbers() const { return !numbers_.empty(); }
+  PyObject* number_tensor(PyObject* number) const { return numbers_.at(number); }
 
   const Outside* find(PyObject* representation) const {
     auto it = outside_.find(representation);
@@ -190,6 +198,7 @@ class World {
   int depth_ = 0;  // of containers that are being read
   bool frozen_ = false;
   std::vector<Ref> kept_;
+  std::unordered_map<PyObject*, PyObject*> numbers_;  // kept_ has both
   std::vector<AttributeWrite> writes_;
   bool apart_ = false;
   std::vector<ItemWrite> replaced_items_;

@@ -77,6 +77,8 @@ bool holds(DType dtype, const Operand& number) {
       const auto parts = number.as_complex();
       return (is_complex(dtype) || parts[1] == 0) && holds_real(part, parts[0]) && holds_real(part, parts[1]);
     }
+    case Operand::Kind::kValue:  // a float of the graph, see graph/number.h
+      return is_floating(dtype) || is_complex(dtype);
     default:
       return false;
   }

@@ -36,7 +36,7 @@ bool runs_eagerly(PyObject* function) {
          framejit_code_warms_up(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)));
 }
 
-TracerServices services_for(ObjectPool& pool, SourcePaths changing) {
+TracerServices services_for(ObjectPool& pool, SourcePaths changing, bool numbers) {
   return {*engine().tensors(),
           pool,
           [](PyObject* code) { return engine().code_info(code)->decoded; },
@@ -50,7 +50,8 @@ TracerServices services_for(ObjectPool& pool, SourcePaths changing) {
           [](PyObject* code) { return framejit_code_has_data_of_others(reinterpret_cast<PyCodeObject*>(code)) != 0; },
           frame_gate(),
           engine().notes_lines,
-          std::move(changing)};
+          std::move(changing),
+          numbers};
 }
 
 // A graph without operators needs no executable unless it hands its inputs on as outputs.
@@ -78,7 +79,8 @@ class Attempt {
       outcome_.stop = std::move(*stop);
       return give_up();
     }
-    auto captured = capture_segment(start_, services_for(pool_, known_changing_numbers(cache_, segment_)));
+    const bool numbers = !cache_.backend() || PyUnicode_Check(cache_.backend());
+    auto captured = capture_segment(start_, services_for(pool_, known_changing_numbers(cache_, segment_), numbers));
     if (!captured.ok()) {
       outcome_.stop = captured.take_error();
       return give_up();

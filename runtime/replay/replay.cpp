@@ -75,6 +75,9 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
     case RecipeKind::kOutput:
       FJ_CHECK(recipe.index < outputs_.size(), "output {} of {}", recipe.index, outputs_.size());
       return Ref::borrow(outputs_[recipe.index]);
+    case RecipeKind::kNumber:
+      FJ_CHECK(recipe.index < outputs_.size(), "output {} of {}", recipe.index, outputs_.size());
+      return Ref::steal(PyObject_CallMethod(outputs_[recipe.index], "item", nullptr));
     case RecipeKind::kTuple:
       return make_tuple(recipe);
     case RecipeKind::kTypedTuple: {

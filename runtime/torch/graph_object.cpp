@@ -1,6 +1,7 @@
 #include "runtime/torch/graph_object.h"
 
 #include "graph/control_flow.h"
+#include "graph/number.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/graph_recorder.h"
 #include "runtime/torch/graph_type.h"
@@ -45,6 +46,7 @@ bool depends_on_default_dtype(const graph::Graph& graph, const graph::InferEnvir
     const graph::Node& node = graph.node(graph::NodeId(n));
     if (node.erased || graph::op_name(node.op) == "framejit::constant") continue;
     if (graph::is_control_flow(node.op)) continue;  // its bodies are looked at below
+    if (graph::find_number_op(node.op)) continue;
     const auto infer = [&](graph::InferOutput& out, const graph::InferEnvironment& environment) {
       return graph::infer_meta(node.op, node.args(), graph::MetaLookup(graph), out, environment) ==
              graph::InferStatus::kOk;

@@ -128,13 +128,13 @@ bool number_of(const at::Tensor& tensor, Scratch& scratch, Operand* out) {
   }
 }
 
-namespace {
-
 c10::IValue number_tensor(const c10::Scalar& value) {
   at::Tensor tensor = at::scalar_tensor(value, at::TensorOptions().dtype(value.type()).device(at::kCPU));
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
+
+namespace {
 
 c10::Scalar scalar_of(const Operand& operand) {
   switch (operand.kind()) {

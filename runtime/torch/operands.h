@@ -50,6 +50,8 @@ c10::IValue from_operand(const graph::Operand& operand, ArgKind kind, const Cons
 // The type to which an elementwise node converts the numbers among its operands at each call, where that is the
 // floating type of all its tensors, on the CPU; else kUndefined.
 graph::DType type_of_numbers(const graph::Graph& graph, const graph::Node& node);
+// What LibTorch makes of a Python number in the place of a tensor.
+c10::IValue number_tensor(const c10::Scalar& value);
 // A number in the place of a tensor, converted already.
 c10::IValue number_in(const graph::Operand& number, graph::DType type);
 

@@ -5,11 +5,13 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <utility>
 
 #include "base/check.h"
 #include "graph/control_flow.h"
+#include "graph/number_order.h"
 #include "graph/print.h"
 #include "runtime/torch/body_plan.h"
 #include "runtime/torch/convert.h"
@@ -141,6 +143,40 @@ void Plan::run_control_flow(const Step& step, at::Tensor* registers) {
   for (uint32_t reg : step.dead) registers[reg].reset();
 }
 
+Plan::Step Plan::make_number_step(const graph::Node& node, graph::NumberOp op) const {
+  Step step;
+  step.number = op;
+  for (size_t i = 0; i < node.operand_count; ++i) {
+    const Operand& operand = node.arg(i);
+    step.arguments.emplace_back(operand.is_value() ? 0.0 : operand.as_float());
+    if (operand.is_value())
+      step.tensors.push_back(
+          {static_cast<uint16_t>(i), false, canonical_[operand.as_value().index()], op != graph::NumberOp::kItem});
+  }
+  step.results.push_back(node.result().value);
+  return step;
+}
+
+double Plan::number_of(const Source& source, const at::Tensor* registers, const double* numbers) {
+  return source.from_tensor ? *registers[source.reg].const_data_ptr<double>() : numbers[source.reg];
+}
+
+// Beside the registers of tensors each number has one of its own: few are ever read as tensors.
+void Plan::run_number(const Step& step, at::Tensor* registers, double* numbers) {
+  std::array<double, 2> operands{};
+  for (size_t i = 0; i < step.arguments.size(); ++i) operands[i] = step.arguments[i].toDouble();
+  for (const Source& source : step.tensors)
+    operands[source.arg] =
+        source.number ? number_of(source, registers, numbers) : registers[source.reg].item().toDouble();
+  const std::optional<double> result = graph::compute_number(*step.number, operands[0], operands[1]);
+  TORCH_CHECK(result, "framejit: Python raises for these numbers, or gives what is no float");
+  numbers[step.results[0]] = *result;
+  if (step.as_tensor) registers[step.results[0]] = number_tensor(*result).toTensor();
+  for (const Source& source : step.tensors)
+    if (source.last_use) registers[source.reg].reset();
+  for (uint32_t reg : step.dead) registers[reg].reset();
+}
+
 std::span<const graph::NodeId> Plan::step_nodes(size_t step) const {
   const Step& found = steps_[step];
   if (found.fused) return found.fused->nodes();
@@ -196,7 +232,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
     const Operand& operand = node.arg(i);
     auto arg = static_cast<uint16_t>(i);
     if (operand.is_value()) {
-      step.tensors.push_back({arg, false, canonical_[operand.as_value().index()]});
+      const bool number = step.op->args[i] == ArgKind::kOther;
+      step.tensors.push_back({arg, false, canonical_[operand.as_value().index()], number});
       step.arguments.emplace_back();
     } else if (operand.is(Operand::Kind::kValues)) {
       ListSource& list = step.lists.emplace_back();
@@ -245,13 +282,47 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
       step.results.push_back(node.result().value);
       continue;
     }
-    const bool control_flow = graph::is_control_flow(node.op);
-    steps_.push_back(control_flow ? make_control_flow_step(graph, node, constants) : make_step(graph, node, constants));
+    if (const auto number = graph::find_number_op(node.op))
+      steps_.push_back(make_number_step(node, *number));
+    else if (graph::is_control_flow(node.op))
+      steps_.push_back(make_control_flow_step(graph, node, constants));
+    else
+      steps_.push_back(make_step(graph, node, constants));
     steps_.back().node = graph::NodeId(n);
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
+  find_number_tensors(keep);
+  if (is_below_autograd()) put_numbers_first(graph, fused);
   find_last_uses(graph, keep);
   add_state_changes(graph);
+}
+
+// A plan that runs in parts keeps them in tensors.
+void Plan::find_number_tensors(std::span<const ValueId> keep) {
+  std::vector<bool> computed(register_count_), as_tensor(register_count_, !is_below_autograd());
+  for (const Step& step : steps_)
+    if (step.number) computed[step.results[0]] = has_numbers_ = true;
+  for (ValueId id : keep) as_tensor[canonical_[id.index()]] = true;
+  for (Step& step : steps_) {
+    for (Source& source : step.tensors) {
+      source.from_tensor = source.number && (!computed[source.reg] || !is_below_autograd());
+      if (!source.number) as_tensor[source.reg] = true;
+    }
+    for (const ListSource& list : step.lists)
+      for (int64_t reg : list.regs)
+        if (reg >= 0) as_tensor[static_cast<size_t>(reg)] = true;
+  }
+  for (Step& step : steps_)
+    if (step.number) step.as_tensor = as_tensor[step.results[0]];
+}
+
+void Plan::put_numbers_first(const graph::Graph& graph, const std::vector<std::shared_ptr<const FusedStep>>& fused) {
+  std::vector<bool> bound(graph.node_count());
+  for (const auto& step : fused)
+    for (graph::NodeId id : step->nodes()) bound[id.index()] = step->nodes().size() > 1;
+  const std::vector<bool> first = graph::nodes_of_numbers(graph, bound);
+  if (first.empty()) return;
+  std::stable_partition(steps_.begin(), steps_.end(), [&](const Step& step) { return first[step.node.index()]; });
 }
 
 void Plan::add_state_changes(const graph::Graph& graph) {
@@ -374,17 +445,21 @@ void Plan::require_as_expected(const Step& step, const at::Tensor* registers, Pr
               " where ", graph::to_string(expected), " was inferred");
 }
 
-void Plan::run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, Progress* progress) const {
+void Plan::run_step(const Step& step, at::Tensor* registers, double* numbers, torch::jit::Stack& stack,
+                    Progress* progress) const {
   if (step.constant) {
     registers[step.results[0]] = step.arguments[0].toTensor();
     return;
   }
   if (step.control_flow) return run_control_flow(step, registers);
+  if (step.number) return run_number(step, registers, numbers);
   if (step.fused) return run_fused(step, registers);
   size_t base = stack.size();
   stack.insert(stack.end(), step.arguments.begin(), step.arguments.end());
   for (const Source& source : step.tensors) {
-    if (source.last_use) {
+    if (source.number) {
+      stack[base + source.arg] = c10::Scalar(number_of(source, registers, numbers));
+    } else if (source.last_use) {
       stack[base + source.arg] = std::move(registers[source.reg]);
     } else {
       stack[base + source.arg] = registers[source.reg];
@@ -466,13 +541,15 @@ void Plan::run(at::Tensor* registers) const {
 
 void Plan::run_nodes(at::Tensor* registers, size_t first_node, size_t end_node) const {
   StackLease lease;
+  std::vector<double> numbers(has_numbers_ ? register_count_ : 0);
   for (const Step& step : steps_)
     if (step.node.index() >= first_node && step.node.index() < end_node)
-      run_step(step, registers, lease.stack(), nullptr);
+      run_step(step, registers, numbers.data(), lease.stack(), nullptr);
 }
 
 void Plan::run(at::Tensor* registers, Progress& progress) const {
   StackLease lease;
+  std::vector<double> numbers(has_numbers_ ? register_count_ : 0);
   std::unique_ptr<OperatorStateScope> state;
   auto change = state_changes_.begin();
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -482,7 +559,7 @@ void Plan::run(at::Tensor* registers, Progress& progress) const {
       state = std::make_unique<OperatorStateScope>(change++->state);
     }
     if (progress.undo) progress.undo->before_step(i, registers, *progress.log);
-    run_step(steps_[i], registers, lease.stack(), &progress);
+    run_step(steps_[i], registers, numbers.data(), lease.stack(), &progress);
   }
 }
 

@@ -8,10 +8,12 @@
 #include <ATen/core/stack.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/number.h"
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/operands.h"
 #include "runtime/torch/operator_state.h"
@@ -70,6 +72,8 @@ class Plan {
     uint16_t arg;
     bool last_use;
     uint32_t reg;
+    bool number = false;       // of the graph, in the place of a Scalar or of another number's operand
+    bool from_tensor = false;  // of those: no step of this plan computes it
   };
   struct ListSource {
     uint16_t arg;
@@ -82,12 +86,14 @@ class Plan {
     std::vector<c10::IValue> arguments;  // tensors from registers are left undefined
     std::vector<Source> tensors;
     std::vector<ListSource> lists;
-    std::vector<uint32_t> results;       // registers, kNoRegister: dropped
-    std::vector<uint32_t> dead;          // emptied after the step
-    std::vector<uint32_t> written;       // their versions are bumped
-    std::vector<uint32_t> written_args;  // beside `written`: the argument that is the tensor, or a view of it
-    std::vector<uint32_t> list_lengths;  // of each return, where it is a list
-    bool constant = false;               // framejit.constant
+    std::vector<uint32_t> results;          // registers, kNoRegister: dropped
+    std::vector<uint32_t> dead;             // emptied after the step
+    std::vector<uint32_t> written;          // their versions are bumped
+    std::vector<uint32_t> written_args;     // beside `written`: the argument that is the tensor, or a view of it
+    std::vector<uint32_t> list_lengths;     // of each return, where it is a list
+    bool constant = false;                  // framejit.constant
+    std::optional<graph::NumberOp> number;  // the places of its tensors are those of its operands
+    bool as_tensor = false;                 // the number is read in the place of a tensor, or kept
     std::shared_ptr<const ControlFlowPlan> control_flow;
     std::shared_ptr<const FusedStep> fused;
     bool clone = false;  // lift_fresh of a constant that somebody could tell from a new tensor
@@ -99,11 +105,14 @@ class Plan {
   Step make_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   Step make_control_flow_step(const graph::Graph& graph, const graph::Node& node, const ConstantPool& constants) const;
   static void run_control_flow(const Step& step, at::Tensor* registers);
+  Step make_number_step(const graph::Node& node, graph::NumberOp op) const;
+  static void run_number(const Step& step, at::Tensor* registers, double* numbers);
   Step make_fused_step(const graph::Graph& graph, std::shared_ptr<const FusedStep> fused) const;
   static void bump_versions(const Step& step, const at::Tensor* registers);
   static void run_fused(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
-  void run_step(const Step& step, at::Tensor* registers, torch::jit::Stack& stack, Progress* progress) const;
+  void run_step(const Step& step, at::Tensor* registers, double* numbers, torch::jit::Stack& stack,
+                Progress* progress) const;
   static void require_as_expected(const Step& step, const at::Tensor* registers, Progress& progress);
   static void call_custom(const Step& step, torch::jit::Stack& stack);
   static void call_counted(const Step& step, at::Tensor* registers, torch::jit::Stack& stack);
@@ -113,6 +122,9 @@ class Plan {
     size_t step;
     graph::NodeState state;
   };
+  static double number_of(const Source& source, const at::Tensor* registers, const double* numbers);
+  void find_number_tensors(std::span<const graph::ValueId> keep);
+  void put_numbers_first(const graph::Graph& graph, const std::vector<std::shared_ptr<const FusedStep>>& fused);
   void add_state_changes(const graph::Graph& graph);
 
   bool is_below_autograd() const { return kind_ != PlanKind::kWithAutograd; }
@@ -122,6 +134,7 @@ class Plan {
 
   PlanKind kind_ = PlanKind::kBelowAutograd;
   bool keeps_detached_ = false;
+  bool has_numbers_ = false;
   std::vector<StateChange> state_changes_;
   std::vector<Step> steps_;
   std::vector<uint32_t> canonical_;

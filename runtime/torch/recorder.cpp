@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "graph/infer/placement.h"
@@ -16,6 +17,7 @@
 #include "runtime/torch/known_value.h"
 #include "runtime/torch/memory_overlap.h"
 #include "runtime/torch/names.h"
+#include "runtime/torch/number_scalar.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
 
@@ -127,6 +129,22 @@ void Recorder::forget_values_from(ValueId first) {
   std::erase_if(grad_modes_, [&](const auto& item) { return item.first >= first.value; });
 }
 
+at::Tensor Recorder::number_of(const at::Tensor& tensor) {
+  FakeImpl* fake = fake_impl(tensor);
+  const bool followed = fake && fake->owner() == this && fake->numel() == 1 && !fake->device().is_meta() &&
+                        at::isFloatingType(tensor.scalar_type()) && graph_->meta(fake->value()).defined();
+  if (!followed || known_value(*graph_, fake->value(), constants_).defined()) return {};
+  const Operand operand = Operand::value(fake->value());
+  return add_number(graph::NumberOp::kItem, {&operand, 1});
+}
+
+at::Tensor Recorder::add_number(graph::NumberOp op, std::span<const Operand> operands) {
+  results_.clear();
+  results_.add().meta = graph::number_meta();
+  const graph::Node& node = graph_->node(graph_->add_node(graph::number_op(op), operands, results_, location_));
+  return add_result(node.first_result);
+}
+
 // Arguments
 
 ValueId Recorder::constant_value(const at::Tensor& real) {
@@ -170,7 +188,12 @@ ValueId Recorder::value_of_other(const OpEntry& op, const at::Tensor& tensor) {
 Operand Recorder::tensor_operand(const OpEntry& op, const at::Tensor& tensor) {
   if (!tensor.defined()) return Operand::none();
   Operand number;
-  if (!tensor.key_set().has(c10::DispatchKey::Fake) && number_of(tensor, scratch_, &number)) return number;
+  if (!tensor.key_set().has(c10::DispatchKey::Fake) && torchlib::number_of(tensor, scratch_, &number)) {
+    // LibTorch's argument parser makes a tensor of it, which holds no number.
+    if (gives_numbers_ && number.is(Operand::Kind::kFloat) && std::isnan(number.as_float()))
+      stop_trace("DataDependentValue", op.info->name + " is given a number in the place of a tensor");
+    return number;
+  }
   return Operand::value(value_of_element(op, tensor));
 }
 
@@ -182,6 +205,26 @@ Operand Recorder::list_operand(const OpEntry& op, const c10::IValue& list) {
   return Operand::values({ids, items.size()});
 }
 
+// Among elements of the first tensor that is given. What others give, or how it is laid out, may depend on the number:
+// a power of 1.
+ValueId Recorder::fitting_number(const OpEntry& op, ValueId number) {
+  if (!op.native || !op.info->has(graph::kOpPointwise) || op.info->name.starts_with("aten::pow"))
+    stop_trace("DataDependentValue", op.info->name + " is given a number");
+  graph::DType elements = graph::DType::kF64;
+  for (const Operand& before : operands_)
+    if (before.is_value() || before.is(Operand::Kind::kValues)) {
+      const ValueId first = before.is_value() ? before.as_value() : before.as_values()[0];
+      if (first.valid()) elements = graph_->meta(first).dtype;
+      break;
+    }
+  const auto fit = graph::fit_op(elements);
+  if (!fit) return number;
+  const Operand operand = Operand::value(number);
+  graph::InferOutput result;
+  result.add().meta = graph::number_meta();
+  return graph_->node(graph_->add_node(graph::number_op(*fit), {&operand, 1}, result, location_)).first_result;
+}
+
 void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base) {
   operands_.clear();
   scratch_.reset();
@@ -191,6 +234,8 @@ void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base)
       operands_.push_back(tensor_operand(op, value.toTensor()));
     } else if (value.isList() && (op.args[i] == ArgKind::kTensorList || op.args[i] == ArgKind::kOptionalTensorList)) {
       operands_.push_back(list_operand(op, value));
+    } else if (const ValueId number = number_of_scalar(value); number.valid()) {
+      operands_.push_back(Operand::value(fitting_number(op, number)));
     } else {
       Operand operand;
       if (!to_operand(value, op.args[i], scratch_, constants_, &operand))

@@ -16,6 +16,7 @@
 
 #include "graph/graph.h"
 #include "graph/infer.h"
+#include "graph/number.h"
 #include "runtime/torch/fake_tensor.h"
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/operands.h"
@@ -59,6 +60,13 @@ class Recorder {
 
   // A fake for a new tensor that a node of this graph gives.
   at::Tensor add_result(graph::ValueId value);
+
+  // Numbers of the graph, see graph/number.h. The fake that stands for it as a tensor. Of the one element of a fake:
+  // undefined if that is known, or not followed.
+  at::Tensor number_of(const at::Tensor& fake);
+  at::Tensor add_number(graph::NumberOp op, std::span<const graph::Operand> operands);
+  // A number is given to an operator in the place of a Scalar from here on.
+  void note_number_argument() { gives_numbers_ = true; }
 
   // After Graph::truncate: values from `first` on are gone.
   void forget_values_from(graph::ValueId first);
@@ -123,6 +131,7 @@ class Recorder {
   friend class MetaCall;
 
   void read_operands(const OpEntry& op, const Stack& stack, size_t base);
+  graph::ValueId fitting_number(const OpEntry& op, graph::ValueId number);
   graph::Operand tensor_operand(const OpEntry& op, const at::Tensor& tensor);
   graph::Operand list_operand(const OpEntry& op, const c10::IValue& list);
   void note_origin(graph::ValueId value, const at::Tensor& tensor);
@@ -155,6 +164,7 @@ class Recorder {
   bool in_function_ = false;
   bool state_changed_ = false;
   bool quiet_ = false;
+  bool gives_numbers_ = false;
   graph::NodeId refused_;
   std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation
   std::optional<uint64_t> failed_sequence_;

@@ -17,6 +17,7 @@
 #include "runtime/torch/fx_executable.h"
 #include "runtime/torch/input_fake.h"
 #include "runtime/torch/meta_call.h"
+#include "runtime/torch/number_scalar.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/trace_stop.h"
@@ -195,6 +196,23 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return wrapped([&] { return recording.bodies.while_loop(recording.recorder, unpacked(carried), why_not); });
   }
 
+  Ref number_of(PyObject* fake) override {
+    return wrapped_one([&] { return sessions().recording->recorder.number_of(unpack_tensor(fake)); });
+  }
+
+  Ref compute_number(graph::NumberOp op, const std::vector<NumberOperand>& operands) override {
+    std::vector<graph::Operand> values;
+    for (const NumberOperand& operand : operands)
+      values.push_back(operand.number ? graph::Operand::value(value_of(operand.number))
+                                      : graph::Operand::real(operand.known));
+    return wrapped_one([&] { return sessions().recording->recorder.add_number(op, values); });
+  }
+
+  Ref number_argument(PyObject* number) override {
+    sessions().recording->recorder.note_number_argument();
+    return make_number_scalar(value_of(number));
+  }
+
   size_t begin_recomputed() override {
     Recording& recording = *sessions().recording;
     graph::Graph& graph = recording.recorder.graph();
@@ -328,6 +346,18 @@ class TorchRuntime final : public runtime::TensorRuntime {
     tensors.reserve(objects.size());
     for (PyObject* object : objects) tensors.push_back(unpack_tensor(object));
     return tensors;
+  }
+
+  // Null where the tensor is undefined, or an error is set.
+  template <class F>
+  static Ref wrapped_one(F&& make) {
+    Ref object;
+    with_translated_errors([&] {
+      at::Tensor tensor = make();
+      if (tensor.defined()) object = Ref::steal(wrap_tensor(std::move(tensor)));
+      return object || !PyErr_Occurred();
+    });
+    return object;
   }
 
   // Empty where an error is set.

@@ -181,7 +181,7 @@ def test_loop_that_breaks_in_every_iteration():
         total = 0.0
         for i in range(200):
             y = x * i
-            total += y.sum().item()
+            total += y.sum().tolist()
             x = y.sin()
         return x, total
 

@@ -22,19 +22,19 @@ def check(fn, *args, graphs=at_least(2), breaks=at_least(1), **options):
 
 
 def item_of(y):
-    return y.sum().item()
+    return y.sum().tolist()
 
 
 def test_two_breaks_in_one_expression():
-    check(lambda x: x.sin() * x.sum().item() + x.cos() * x.max().item(), x4(), graphs=3, breaks=2)
+    check(lambda x: x.sin() * x.sum().tolist() + x.cos() * x.max().tolist(), x4(), graphs=3, breaks=2)
 
 
 def test_operands_below_a_break_stay_on_the_stack():
-    check(lambda x: [x.sin(), (x.cos(), x.sum().item()), x.exp()], x4(), graphs=2, breaks=1)
+    check(lambda x: [x.sin(), (x.cos(), x.sum().tolist()), x.exp()], x4(), graphs=2, breaks=1)
 
 
 def test_callee_and_null_slots_below_a_break_stay_on_the_stack():
-    check(lambda x: torch.add(x.sin(), torch.mul(x.cos(), x.sum().item())), x4(), graphs=2, breaks=1)
+    check(lambda x: torch.add(x.sin(), torch.mul(x.cos(), x.sum().tolist())), x4(), graphs=2, breaks=1)
 
 
 def test_break_between_keyword_arguments():
@@ -42,23 +42,23 @@ def test_break_between_keyword_arguments():
         def callee(a, *, b, c=3):
             return a * b + c
 
-        return callee(x.sin(), c=x.cos(), b=x.sum().item())
+        return callee(x.sin(), c=x.cos(), b=x.sum().tolist())
 
     check(f, x4())
 
 
 def test_break_in_a_star_argument():
-    check(lambda x: torch.stack([*x.sin().unbind(), *[x.sum() + x.max().item()]]), x4())
+    check(lambda x: torch.stack([*x.sin().unbind(), *[x.sum() + x.max().tolist()]]), x4())
 
 
 def test_break_in_an_f_string():
-    check(lambda x: (x.sin(), f"sum {x.sum().item():.3f} of {len(x)} in {x.dtype}", x.cos()), x4())
+    check(lambda x: (x.sin(), f"sum {x.sum().tolist():.3f} of {len(x)} in {x.dtype}", x.cos()), x4())
 
 
 def test_break_in_a_subscript_store():
     def f(x):
         values = {"n": 1, "y": x.sin()}
-        values["y"] *= x.sum().item()
+        values["y"] *= x.sum().tolist()
         values[str(values["n"])] = x.cos()
         return values
 
@@ -72,7 +72,7 @@ def test_break_in_an_attribute_update():
     def f(x):
         holder = Holder()
         holder.y = x.sin()
-        holder.y += x.sum().item()
+        holder.y += x.sum().tolist()
         return holder.y.cos(), holder
 
     check(f, x4())
@@ -536,7 +536,7 @@ def test_locals_sees_every_variable():
 
 
 def test_lambda_key_that_breaks():
-    check(lambda x: sorted([x.sin(), x.cos() * 2, x.exp()], key=lambda y: y.sum().item()), x4(), graphs=at_least(1))
+    check(lambda x: sorted([x.sin(), x.cos() * 2, x.exp()], key=lambda y: y.sum().tolist()), x4(), graphs=at_least(1))
 
 
 def test_map_with_a_function_that_breaks():
@@ -550,7 +550,7 @@ def test_break_in_a_property():
 
         @property
         def scale(self):
-            return self.w.sum().item()
+            return self.w.sum().tolist()
 
     model = Model(torch.ones(3))
     check(lambda x: x.sin() * model.scale + x.cos(), x4())
@@ -606,7 +606,7 @@ def test_many_breaks_in_one_function():
 
 def test_value_of_item_is_not_baked_in():
     def f(x):
-        return x * x.sum().item()
+        return x * x.sum().tolist()
 
     compiled = check(f, x4(), graphs=at_least(1))
     for shift in (1.0, 2.0, -5.0):
@@ -616,13 +616,13 @@ def test_value_of_item_is_not_baked_in():
 
 def test_item_of_each_dtype():
     def f(x):
-        value = x.max().item()
+        value = x.max().tolist()
         return x + value, value, type(value)
 
     for dtype in (torch.float32, torch.float64, torch.float16, torch.int64, torch.int8, torch.bool, torch.complex64):
         x = torch.tensor([1, 0, 1]).to(dtype)
         if dtype == torch.complex64:
-            check(lambda x: x * x[0].item(), x, graphs=at_least(1))
+            check(lambda x: x * x[0].tolist(), x, graphs=at_least(1))
         else:
             check(f, x, graphs=at_least(1))
 

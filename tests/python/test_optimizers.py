@@ -62,6 +62,13 @@ IN_A_GRAPH = {
     "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
     "nesterov": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, momentum=0.5),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+    "adam with decay": lambda parameters: torch.optim.Adam(parameters, lr=0.01, weight_decay=0.1),
+    "amsgrad": lambda parameters: torch.optim.Adam(parameters, lr=0.01, amsgrad=True),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
+    "nadam": lambda parameters: torch.optim.NAdam(parameters, lr=0.01),
+    "adamax": lambda parameters: torch.optim.Adamax(parameters, lr=0.01),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=0.01),
 }
 SETTLING = 4  # steps: without gradients and state, without one of them, with both
 

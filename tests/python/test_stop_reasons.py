@@ -116,7 +116,7 @@ sandboxed = types.FunctionType(sandboxed.__code__, {"__builtins__": {"len": lamb
 
 PROVOKE = {
     "DataDependentBranch": lambda x: x if x.sum() > 0 else x + 1,
-    "DataDependentValue": lambda x: x * x.sum().item(),
+    "DataDependentValue": lambda x: x * x.sum().tolist(),
     "DataDependentShape": lambda x: torch.nonzero(x),
     "GradientNeedsData": (lambda x, w: x * w.max(), lambda: torch.ones(3, requires_grad=True)),
     "GradientInside": (lambda x, w: [(x * w).sum().backward(create_graph=True), x + 1][1], lambda: torch.ones(3, requires_grad=True)),

@@ -36,4 +36,6 @@ EXPRESSIONS = [
     row("matmul", "(torch.outer($t, $u).tanh() @ $t / 9)"),
     row("random tensor", "($t + torch.$maker).sin()", maker=["rand($t.shape)", "randn_like($u.detach())", "randint(0, 3, (1,))"]),
     row("item in arithmetic", "($e * $t.sum().item()).tanh()"),
+    row("number of a tensor", "($e * ($number)).tanh()", weight=2, number=["1 - $t.mean().item()", "$t.sum().item() ** 2", "3 / (1 + $t.abs().max().item())", "float($t.mean()) - $k", "math.sqrt($t.norm().item())", "-$t[0].item() * 0.5"]),
+    row("number of a tensor as an argument", "$call.tanh()", call=["torch.add($e, $u, alpha=$t.mean().item())", "torch.lerp($e, $u, $t.mean().item())", "$e.clamp(max=$t.mean().item())", "$e.addcmul($t, $u, value=1 - $t[0].item())", "torch.nn.functional.leaky_relu($e, $t.mean().item())", "torch.full_like($t, $u.mean().item())"]),
 ]

@@ -29,7 +29,7 @@ KINDS = {
     """,
     "assert": "assert y.abs().sum() > -1, 'never'",
     "print": "print('y is', y)",
-    "item": "y = y + y.sum().item()",
+    "item": "y = y + y.sum().item() % 7",
     "tolist": "y = y + y.tolist()[1]",
     "numpy": "y = y + float(y.detach().numpy().max())",
     "unknown_c_call": "y = y + zlib.crc32(b'ab') % 7",

@@ -1,0 +1,143 @@
+#include "graph/number.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "graph/infer/scalar.h"
+#include "graph/operand.h"
+
+namespace framejit::graph {
+namespace {
+
+struct NumberRow {
+  const char* spelling;
+  size_t operands;
+  bool raises;
+};
+
+constexpr NumberRow kRows[] = {
+    {"item", 1, false},
+#define NUMBER(name, spelling, operands, raises) {spelling, operands, raises},
+#include "graph/number.def"
+#undef NUMBER
+};
+
+OpId intern(const NumberRow& row) {
+  const std::string name = fmt::format("framejit::number_{}", row.spelling);
+  const char* args = row.operands == 1 ? "Tensor a" : "Tensor a, Tensor b";
+  return intern_op(name, fmt::format("{}({}) -> Tensor", name, args), row.raises ? uint32_t{kOpMayRaise} : 0);
+}
+
+const std::array<OpId, std::size(kRows)>& all() {
+  static const auto ops = [] {
+    std::array<OpId, std::size(kRows)> made;
+    for (size_t i = 0; i < made.size(); ++i) made[i] = intern(kRows[i]);
+    return made;
+  }();
+  return ops;
+}
+
+// As float_pow: a complex result, a division by zero and an overflow are not followed. The rest is C99's.
+std::optional<double> power(double base, double exponent) {
+  if (std::isfinite(base) && std::isfinite(exponent)) {
+    if (base == 0 && exponent < 0) return std::nullopt;
+    if (base < 0 && exponent != std::floor(exponent)) return std::nullopt;
+    const double result = std::pow(base, exponent);
+    return std::isfinite(result) ? std::optional(result) : std::nullopt;
+  }
+  return std::pow(base, exponent);
+}
+
+std::optional<double> fitting(double number, DType elements) {
+  return holds(elements, Operand::real(number)) ? std::optional(number) : std::nullopt;
+}
+
+constexpr uint64_t kStandIn = 0x7ff8'6672'616d'656aull;  // a quiet NaN, and letters
+
+bool is_in(const Operand& operand) {
+  switch (operand.kind()) {
+    case Operand::Kind::kFloat:
+      return is_stand_in(operand.as_float());
+    case Operand::Kind::kFloats:
+      return std::ranges::any_of(operand.as_floats(), is_stand_in);
+    case Operand::Kind::kScalars:
+      return std::ranges::any_of(operand.as_scalars(), is_in);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+OpId number_op(NumberOp op) { return all()[static_cast<size_t>(op)]; }
+
+std::optional<NumberOp> find_number_op(OpId op) {
+  for (size_t i = 0; i < all().size(); ++i)
+    if (all()[i] == op) return static_cast<NumberOp>(i);
+  return std::nullopt;
+}
+
+size_t number_operand_count(NumberOp op) { return kRows[static_cast<size_t>(op)].operands; }
+
+std::optional<double> compute_number(NumberOp op, double a, double b) {
+  switch (op) {
+    case NumberOp::kItem:
+      return a;
+    case NumberOp::kAdd:
+      return a + b;
+    case NumberOp::kSubtract:
+      return a - b;
+    case NumberOp::kMultiply:
+      return a * b;
+    case NumberOp::kDivide:
+      return b == 0 ? std::nullopt : std::optional(a / b);
+    case NumberOp::kPower:
+      return power(a, b);
+    case NumberOp::kNegate:
+      return -a;
+    case NumberOp::kSqrt:
+      return a < 0 ? std::nullopt : std::optional(std::sqrt(a));
+    case NumberOp::kFitF32:
+      return fitting(a, DType::kF32);
+    case NumberOp::kFitF16:
+      return fitting(a, DType::kF16);
+    case NumberOp::kFitBF16:
+      return fitting(a, DType::kBF16);
+  }
+  return std::nullopt;
+}
+
+TensorMeta number_meta() {
+  TensorMeta meta;
+  meta.dtype = DType::kF64;
+  meta.wrapped_number = true;
+  return meta;
+}
+
+std::optional<NumberOp> fit_op(DType elements) {
+  switch (to_real(elements)) {
+    case DType::kF64:
+      return std::nullopt;
+    case DType::kF16:
+      return NumberOp::kFitF16;
+    case DType::kBF16:
+      return NumberOp::kFitBF16;
+    default:
+      return NumberOp::kFitF32;
+  }
+}
+
+double stand_in() { return std::bit_cast<double>(kStandIn); }
+bool is_stand_in(double number) { return std::bit_cast<uint64_t>(number) == kStandIn; }
+
+bool has_stand_in(const Graph& graph) {
+  for (size_t n = 0; n < graph.node_count(); ++n)
+    if (const Node& node = graph.node(NodeId(n)); !node.erased && std::ranges::any_of(node.args(), is_in)) return true;
+  return false;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,45 @@
+// Python numbers that a graph computes: floats that came out of a tensor (`x.item()`), and what the program made of
+// them. A value with number_meta(): as a tensor it is what LibTorch makes of a Python float; in the place of a Scalar
+// it is the number.
+//
+//   framejit::number_item(Tensor a) -> Tensor                one element of a floating type
+//   framejit::number_add(Tensor a, Tensor b) -> Tensor       and so on: graph/number.def
+//
+// They compute as CPython's float does, to the bit (Objects/floatobject.c, Modules/mathmodule.c).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "graph/graph.h"
+#include "graph/op.h"
+#include "graph/tensor_meta.h"
+
+namespace framejit::graph {
+
+enum class NumberOp : uint8_t {
+  kItem,
+#define NUMBER(name, spelling, operands, raises) k##name,
+#include "graph/number.def"
+#undef NUMBER
+};
+
+OpId number_op(NumberOp op);
+std::optional<NumberOp> find_number_op(OpId op);
+size_t number_operand_count(NumberOp op);
+
+// Of kItem it is `a`. None where CPython raises, or gives what is no float.
+std::optional<double> compute_number(NumberOp op, double a, double b);
+
+TensorMeta number_meta();
+
+// What a number goes through on its way to a Scalar of an operator on elements of that type; none: nothing is lost.
+std::optional<NumberOp> fit_op(DType elements);
+
+// What a trace has in the place of such a number: a NaN that nothing else makes, and that what is computed from it is
+// as a rule. Code that took it for the number itself would make it a constant of the graph.
+double stand_in();
+bool is_stand_in(double number);
+bool has_stand_in(const Graph& graph);
+
+}  // namespace framejit::graph

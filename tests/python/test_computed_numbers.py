@@ -1,0 +1,250 @@
+"""Python floats that a graph computes: out of a tensor by item() or float(), by arithmetic, and back into operators."""
+
+import math
+
+import pytest
+import torch
+
+import framejit
+from support import counts
+from support.same_as_eager import assert_same_as_eager
+
+
+def x3():
+    return torch.tensor([0.5, -1.5, 2.0])
+
+
+IN_ONE_GRAPH = {
+    "item is returned": lambda x: x.sum().item(),
+    "float is returned": lambda x: float(x.sum()),
+    "float of a number": lambda x: float(x.sum().item()),
+    "item of one element": lambda x: x[1:2].item(),
+    "to the right of a tensor": lambda x: ((x + x[0].item()) * x[1].item() - x[2].item()) / x[0].item(),
+    "to the left of a tensor": lambda x: x[0].item() + (x[1].item() * x),
+    "other of a method": lambda x: x.mul(x[0].item()).div_(x[1].item()).sub(other=x[2].item()),
+    "other of a function": lambda x: torch.add(x, x[0].item(), alpha=x[1].item()),
+    "in place": lambda x: in_place(x.clone(), x[0].item()),
+    "with constants": lambda x: x * (1 - 0.9 ** x[2].item()) + (x[0].item() + 2) / 3,
+    "of two numbers": lambda x: x * (x[0].item() / x[2].item() - x[1].item()),
+    "of an integer": lambda x: x + 2 ** x[2].item(),
+    "negated": lambda x: x * -x[1].item() + +x[0].item(),
+    "augmented": lambda x: augmented(x, x[0].item()),
+    "square root": lambda x: x / math.sqrt(x[2].item()),
+    "its type": lambda x: x * x[0].item() if isinstance(x[0].item(), (float, torch.Tensor)) else x,
+    "value of addcdiv": lambda x: torch.addcdiv(x, x, x + 5, value=-x[0].item()),
+    "alpha of add": lambda x: torch.add(x, x.cos(), alpha=x[1].item()),
+    "lerp": lambda x: x.lerp(x.cos(), x[0].item()),
+    "clamp": lambda x: x.clamp(max=x[0].item()),
+    "after a write": lambda x: after_a_write(x.clone()),
+    "from a callee": lambda x: x + half(x),
+    "through a generator": lambda x: x * sum_of(n * 2 for n in [x[0].item()]),
+    "unused": lambda x: (x.sum().item(), x + 1)[1],
+    "of a tensor in double": lambda x: x * x.double().exp().sum().item(),
+    "of a tensor in half": lambda x: x * x.half().sum().item(),
+    "of a tensor in bfloat16": lambda x: x.bfloat16() * x.bfloat16().sum().item(),
+}
+BREAKS = {  # a number is stored there
+    "through a generator": 1,
+    "unused": 1,
+}
+
+
+def augmented(x, n):
+    n += 1
+    n *= 2
+    n **= 2
+    return x * n
+
+
+def in_place(x, n):
+    x += n
+    x /= n
+    return x
+
+
+def after_a_write(x):
+    before = x[0].item()
+    x.add_(1)
+    return x * before - x[0].item()
+
+
+def half(x):
+    return x.sum().item() / 2
+
+
+def sum_of(numbers):
+    total = 0.0
+    for number in numbers:
+        total = total + number
+    return total
+
+
+@pytest.mark.parametrize("name", sorted(IN_ONE_GRAPH))
+def test_number_in_a_graph(name):
+    breaks = BREAKS.get(name, 0)
+    assert_same_as_eager(IN_ONE_GRAPH[name], x3(), breaks=breaks, graphs=counts_of_graphs(breaks))
+
+
+def counts_of_graphs(breaks):
+    return counts.at_least(1) if breaks else 1
+
+
+@pytest.mark.parametrize("name", ["value of addcdiv", "to the right of a tensor", "with constants", "clamp"])
+def test_number_in_kernels(name):
+    compiled = framejit.to_static(IN_ONE_GRAPH[name], backend="native")
+    for offset in range(3):
+        x = torch.linspace(0.5, 3, 1000).double() + offset
+        torch.testing.assert_close(compiled(x), IN_ONE_GRAPH[name](x), rtol=1e-12, atol=1e-12)
+    assert compiled.cache_info().breaks == 0 and compiled.cache_info().hits == 2
+
+
+ENDS_THE_GRAPH = {
+    "a branch": lambda x: x + 1 if x.sum().item() > 0 else x - 1,
+    "a text": lambda x: (x * 2, f"{x.sum().item():.3f}"),
+    "a container": lambda x: [x * 2, x.sum().item()],
+    "an attribute": lambda x: keep(x * 2, x.sum().item()),
+    "a function of math": lambda x: x * math.exp(x[0].item()),
+    "round": lambda x: x * round(x[0].item(), 2),
+    "int": lambda x: x * int(x[2].item()),
+    "a shape": lambda x: x.repeat(int(x[2].item())),
+    "a tensor to the right": lambda x: x[0].item() - x,
+    "a power of a tensor": lambda x: x ** x[2].item(),
+    "comparison with a tensor": lambda x: x > x[0].item(),
+    "floor division": lambda x: x * (x[2].item() // 0.3),
+    "a function that looks": lambda x: torch.nn.functional.dropout(x, abs(x[0].item()) * 0, True),
+    "a tensor made of it": lambda x: x + torch.tensor(x[0].item()),
+    "a filled tensor": lambda x: x + torch.full((3,), x[0].item()),
+    "an index": lambda x: x * {0.5: 2}.get(x[0].item(), 3),
+    "an integer": lambda x: x * x.long().sum().item(),
+    "a truth value": lambda x: x * (x > 0).all().item(),
+}
+
+
+class Kept:
+    pass
+
+
+KEPT = Kept()
+
+
+def keep(x, number):
+    KEPT.number = number
+    return x
+
+
+@pytest.mark.parametrize("name", sorted(ENDS_THE_GRAPH))
+def test_what_looks_at_a_number_ends_the_graph(name):
+    assert_same_as_eager(ENDS_THE_GRAPH[name], x3(), breaks=counts.at_least(1), graphs=counts.at_least(1))
+
+
+RAISES = {
+    "division by zero": (ZeroDivisionError, lambda x: x / (1 / (x[0].item() * 0))),
+    "overflow": (OverflowError, lambda x: x * 10.0 ** (x[0].item() * 1e4)),
+    "a power of zero": (ZeroDivisionError, lambda x: x * (x[0].item() * 0) ** -1),
+    "root of a negative number": (ValueError, lambda x: x * math.sqrt(x[1].item())),
+    "a number that is too large": (RuntimeError, lambda x: torch.add(x, x, alpha=x.double()[0].item() * 1e300)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(RAISES))
+def test_numbers_for_which_eager_raises(name):
+    kind, program = RAISES[name]
+    assert_same_as_eager(program, x3(), raises=kind, breaks=None, graphs=None, fallbacks=None)
+
+    def handled(x, state):
+        state.add_(1)
+        try:
+            return program(x + state.sum() * 0)
+        except kind:
+            state.mul_(3)
+            return x - 1
+
+    assert_same_as_eager(handled, x3(), x3(), breaks=None, graphs=None, fallbacks=None)
+
+
+def test_complex_powers_are_eagers():
+    compiled = framejit.to_static(lambda x: x.sum().item() ** 0.5)
+    for sign in 1, -1, 1:
+        assert compiled(sign * torch.ones(4)) == (sign * 4.0) ** 0.5
+
+
+def test_number_for_an_operator_that_is_differentiated():
+    def program(x):
+        n = x.detach().abs().sum().item()
+        return (x * n + torch.add(x, x.sin(), alpha=2) / n).sum()
+
+    grads = []
+    for function in program, framejit.to_static(program):
+        x = x3().requires_grad_()
+        function(x).backward()
+        grads.append(x.grad)
+    assert torch.equal(*grads)
+
+
+def test_nan_and_infinities():
+    compiled = framejit.to_static(lambda x: x.max().item() * 2 + 1)
+    for value in math.inf, -math.inf, -0.0, 1e-40:
+        assert compiled(torch.full((3,), value)) == torch.full((3,), value)[0].item() * 2 + 1
+    assert math.isnan(compiled(torch.full((3,), math.nan)))
+    assert compiled.cache_info().breaks == 0
+
+
+def test_numbers_before_a_break_are_alive_behind_it():
+    def program(x):
+        n, m = x.sum().item(), x[0].item()
+        y = x * n
+        framejit.graph_break()
+        return y + n * m
+
+    assert_same_as_eager(program, x3(), graphs=counts.at_least(1), breaks=counts.at_least(1))
+
+
+def test_a_programs_back_end_gets_no_numbers():
+    seen = []
+
+    def backend(module, inputs):
+        seen.append(module)
+        return module.forward
+
+    compiled = framejit.to_static(lambda x: x * x.sum().item() + 1, backend=backend)
+    assert torch.equal(compiled(x3()), x3() * x3().sum().item() + 1)
+    assert len(seen) == 2 and compiled.cache_info().breaks == 1
+
+
+class LargerThan3(type):
+    def __instancecheck__(cls, obj):
+        return obj > 3
+
+
+class Large(metaclass=LargerThan3):
+    pass
+
+
+def test_class_that_looks_at_the_number_itself():
+    compiled = framejit.to_static(lambda x: isinstance(x.sum().item(), Large))
+    assert [compiled(x3() * n) for n in (1, 5, 1)] == [False, True, False]
+
+
+class Told(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        LOG.append([type(arg).__name__ for arg in args])
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+LOG = []
+
+
+@pytest.mark.parametrize(
+    "program", [lambda t, n: t * n, lambda t, n: torch.add(t, n), lambda t, n: t.addcmul(t, t, value=n)]
+)
+def test_subclass_is_given_a_float(program):
+    def f(x, t):
+        return program(t, x.sum().item())
+
+    logs = []
+    for function in f, framejit.to_static(f):
+        LOG.clear()
+        result = function(x3(), x3().as_subclass(Told))
+        logs.append((list(LOG), result.as_subclass(torch.Tensor).tolist()))
+    assert logs[0] == logs[1]

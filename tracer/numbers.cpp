@@ -1,0 +1,161 @@
+// Numbers that the graph computes (graph/number.h): what a tensor's item() gives, what the program makes of it, and
+// where it is given to operators. All else that looks at one ends the trace.
+#include <algorithm>
+#include <string_view>
+
+#include "tracer/builtins.h"
+#include "tracer/library.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+using bytecode::BinaryKind;
+using graph::NumberOp;
+using Operand = TensorHost::NumberOperand;
+
+namespace {
+
+constexpr long long kExact = 1LL << 53;  // integers up to here are doubles
+
+std::optional<NumberOp> number_op_of(BinaryKind kind) {
+  switch (kind) {
+    case BinaryKind::kAdd:
+      return NumberOp::kAdd;
+    case BinaryKind::kSubtract:
+      return NumberOp::kSubtract;
+    case BinaryKind::kMultiply:
+      return NumberOp::kMultiply;
+    case BinaryKind::kTrueDivide:
+      return NumberOp::kDivide;
+    case BinaryKind::kPower:
+      return NumberOp::kPower;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<double> as_double(PyObject* obj) {
+  if (PyFloat_CheckExact(obj)) return PyFloat_AS_DOUBLE(obj);
+  if (!PyLong_CheckExact(obj)) return std::nullopt;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(obj, &overflow);
+  if (overflow != 0 || value > kExact || value < -kExact) return std::nullopt;
+  return static_cast<double>(value);
+}
+
+// Whether the operator of a tensor takes a number on its right as a tensor, and on its left as if that were its right.
+bool takes_as_tensor(BinaryKind kind) {
+  return kind == BinaryKind::kAdd || kind == BinaryKind::kSubtract || kind == BinaryKind::kMultiply ||
+         kind == BinaryKind::kTrueDivide;
+}
+
+bool is_plain_tensor(PyObject* tensor) {
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(tensor));
+  return type == library().tensor_type || type == library().parameter_type;
+}
+
+// Functions and methods of torch that take their second argument, `other`, as a tensor, also where it is a number.
+bool takes_other_as_tensor(PyObject* callable) {
+  static constexpr std::string_view kNames[] = {"add",      "sub", "subtract", "mul",
+                                                "multiply", "div", "divide",   "true_divide"};
+  const bool descriptor = PyObject_TypeCheck(callable, &PyMethodDescr_Type);
+  if (!descriptor && !PyCFunction_Check(callable)) return false;
+  std::string_view name = descriptor ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name
+                                     : reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (name.ends_with('_') && !name.starts_with('_')) name.remove_suffix(1);
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+bool commutes(BinaryKind kind) { return kind == BinaryKind::kAdd || kind == BinaryKind::kMultiply; }
+
+}  // namespace
+
+std::optional<SymValue> Simulator::number_of(PyObject* tensor) {
+  TensorHost& host = services_.host;
+  if (!services_.numbers || is_in_body() || is_in_backward() || !host.is_fake(tensor) || host.is_level_tensor(tensor))
+    return std::nullopt;
+  mark_location();
+  Ref number = host.number_of(tensor);
+  if (!number && PyErr_Occurred()) raise();
+  return number ? std::optional(SymValue::borrow(world_.add_number(std::move(number)))) : std::nullopt;
+}
+
+SymValue Simulator::compute_number(NumberOp op, const std::vector<Operand>& operands) {
+  mark_location();
+  return SymValue::borrow(world_.add_number(check(services_.host.compute_number(op, operands).release())));
+}
+
+SymValue Simulator::binary_of_number(BinaryKind kind, bool in_place, SymValue left, SymValue right) {
+  const bool on_the_left = is_number(left);
+  SymValue& number = on_the_left ? left : right;
+  SymValue& other = on_the_left ? right : left;
+  if (!is_number(other) && services_.host.is_fake(realise(other))) {
+    if (!takes_as_tensor(kind) || !is_plain_tensor(other.get()) || (on_the_left && !commutes(kind)) || is_in_body())
+      realise(number);
+    SymValue as_tensor = SymValue::borrow(world_.number_tensor(number.get()));
+    return binary(kind, in_place && !on_the_left, other, std::move(as_tensor));
+  }
+  auto operand = [&](SymValue& value) -> std::optional<Operand> {
+    if (is_number(value)) return Operand{world_.number_tensor(value.get()), 0};
+    const std::optional<double> known = as_double(realise(value));
+    return known ? std::optional(Operand{nullptr, *known}) : std::nullopt;
+  };
+  const auto op = number_op_of(kind);
+  const auto a = operand(left), b = operand(right);
+  if (!op || !a || !b) realise(number);
+  return compute_number(*op, {*a, *b});
+}
+
+SymValue Simulator::unary_of_number(bytecode::UnaryKind kind, SymValue number) {
+  if (kind == bytecode::UnaryKind::kPositive) return number;
+  if (kind != bytecode::UnaryKind::kNegative) realise(number);
+  return compute_number(NumberOp::kNegate, {{world_.number_tensor(number.get()), 0}});
+}
+
+void Simulator::give_numbers(PyObject* callable, CallArgs& args) {
+  const bool given = std::any_of(args.positional.begin(), args.positional.end(),
+                                 [&](const SymValue& value) { return is_number(value); }) ||
+                     std::any_of(args.keywords.begin(), args.keywords.end(),
+                                 [&](const auto& keyword) { return is_number(keyword.second); });
+  if (!given) return;
+  // A subclass's __torch_function__ would be given the float itself.
+  for (SymValue& value : args.positional)
+    if (is_tensor(value.get()) && !is_plain_tensor(value.get()))
+      stop(StopReason::kDataDependentValue, "a number is given to a function of a tensor's subclass");
+  auto give_tensor = [&](SymValue& value) {
+    if (is_number(value)) value = SymValue::borrow(world_.number_tensor(value.get()));
+  };
+  if (takes_other_as_tensor(callable)) {
+    if (args.positional.size() > 1) give_tensor(args.positional[1]);
+    for (auto& [name, value] : args.keywords)
+      if (PyUnicode_CompareWithASCIIString(name.get(), "other") == 0) give_tensor(value);
+  }
+  auto give = [&](SymValue& value) {
+    if (!is_number(value)) return;
+    value = SymValue(check(services_.host.number_argument(world_.number_tensor(value.get())).release()));
+  };
+  for (SymValue& value : args.positional) give(value);
+  for (auto& [name, value] : args.keywords) give(value);
+}
+
+namespace builtins {
+
+SymValue call_item(Simulator& sim, PyObject* callable, CallArgs args) {
+  realise_all(sim, args);
+  sim.require_plain(args, callable);
+  if (args.count() == 1 && !args.has_keywords())
+    if (auto number = sim.number_of(args.positional[0].get())) return *number;
+  return sim.call_real(callable, args);
+}
+
+SymValue call_sqrt(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 1 && !args.has_keywords() && sim.is_number(args.positional[0]))
+    return sim.compute_number(NumberOp::kSqrt, {{sim.world().number_tensor(args.positional[0].get()), 0}});
+  realise_all(sim, args);
+  sim.require_plain(args, callable);
+  return sim.call_c(callable, args);
+}
+
+}  // namespace builtins
+
+}  // namespace framejit
