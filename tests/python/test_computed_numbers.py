@@ -1,6 +1,8 @@
 """Python floats that a graph computes: out of a tensor by item() or float(), by arithmetic, and back into operators."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -248,3 +250,33 @@ def test_subclass_is_given_a_float(program):
         result = function(x3(), x3().as_subclass(Told))
         logs.append((list(LOG), result.as_subclass(torch.Tensor).tolist()))
     assert logs[0] == logs[1]
+
+
+WARNING = """
+import warnings
+import torch, framejit
+
+def program(x):
+    return float(x.sum()) * 2 + x.sum().item()
+
+def warned(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert function(torch.tensor([0.5, -1.5], requires_grad=True)) == -3
+    return [str(warning.message).partition("(Triggered")[0] for warning in caught]
+
+compiled = framejit.to_static(program)
+with torch.no_grad():
+    warned(compiled)
+torch._C._set_warnAlways(True)
+expected = warned(program)
+assert expected == warned(compiled) == warned(compiled), expected
+assert compiled.cache_info().hits
+print(len(expected))
+"""
+
+
+def test_float_of_a_tensor_with_a_history_warns_as_in_eager():
+    command = [sys.executable, "-c", WARNING]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    assert int(printed) == (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9))
