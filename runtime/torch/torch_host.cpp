@@ -202,6 +202,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   Ref compute_number(graph::NumberOp op, const std::vector<NumberOperand>& operands) override {
     std::vector<graph::Operand> values;
+    values.reserve(operands.size());
     for (const NumberOperand& operand : operands)
       values.push_back(operand.number ? graph::Operand::value(value_of(operand.number))
                                       : graph::Operand::real(operand.known));
