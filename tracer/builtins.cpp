@@ -173,9 +173,11 @@ SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
   if (one_to_float && sim.is_number(args.positional[0])) return args.positional[0];
   PyObject* obj = sim.realise(args.positional[0]);
   if (sim.is_tensor(obj)) {
-    // Of a history that is lost float() warns in newer releases of torch; item() does not.
+    // Newer torch warns of the history that is lost, which a call for the trace would do as well; item() does not.
     const Ref has_history = sim.check(PyObject_GetAttrString(obj, "requires_grad"));
-    const auto number = one_to_float && has_history.get() != Py_True ? sim.number_of(obj) : std::nullopt;
+    if (has_history.get() == Py_True)
+      sim.stop(StopReason::kDataDependentValue, to_int ? "int() of a tensor" : "float() of a tensor");
+    const auto number = one_to_float ? sim.number_of(obj) : std::nullopt;
     return number ? *number : sim.call_c(callable, args);
   }
   const char* method = to_int ? "__int__" : "__float__";

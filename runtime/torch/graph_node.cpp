@@ -2,12 +2,10 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <sstream>
 #include <unordered_set>
 
 #include "runtime/torch/convert.h"
@@ -54,24 +52,36 @@ class CallInputs {
   std::vector<Input> inputs_;
 };
 
-// In torch's words (torch/csrc/autograd/saved_variable.cpp).
+// Stands for an operation of eager where torch names it.
+class NamedNode final : public Node {
+ public:
+  explicit NamedNode(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  variable_list apply(variable_list&&) override { return {}; }
+
+ private:
+  const std::string name_;
+};
+
+// In torch's words, whatever they are in this release: a saved variable of a tensor like the one that was changed.
 [[noreturn]] void raise_changed(const TrainingProgram& program, uint32_t saved, uint32_t version, uint32_t expected) {
   const graph::TensorMeta& meta = program.recording().joint->meta(program.saved()[saved]);
+  const at::impl::SavedTensorDefaultHooksTLS hooks = at::SavedTensorDefaultHooks::get_tls_state();
+  at::SavedTensorDefaultHooks::set_tls_state({});  // the program's see tensors of its own
   const auto options = at::TensorOptions().dtype(from_dtype(meta.dtype)).device(from_device(meta.device));
-  std::ostringstream text;
-  text << "one of the variables needed for gradient computation has been modified by an inplace operation: ["
-       << at::empty({0}, options).toString() << " " << to_array(meta.sizes) << "]";
-  if (const Recorder::Origin* origin = program.origin_of(saved))
-    text << ", which is output " << origin->result << " of " << origin->operation << ",";
-  text << " is at version " << version << "; expected version " << expected << " instead.";
-  if (torch::autograd::AnomalyMode::is_enabled())
-    text << " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable "
-            "in "
-            "question was changed in there or anywhere later. Good luck!";
-  else
-    text << " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-            "torch.autograd.set_detect_anomaly(True).";
-  TORCH_CHECK(false, text.str());
+  const std::vector<int64_t> strides(meta.sizes.size());
+  at::Tensor changed = at::empty_strided(to_array(meta.sizes), strides, options);
+  torch::autograd::impl::set_version_counter(changed, c10::VariableVersion(expected));
+  if (const Recorder::Origin* origin = program.origin_of(saved)) {
+    const auto node = make_node<NamedNode>(origin->operation);
+    for (uint32_t i = 0; i < origin->result; ++i) node->add_input_metadata(changed);
+    torch::autograd::set_history(changed, NodePtr(node));
+  }
+  SavedVariable variable(changed, false);
+  at::SavedTensorDefaultHooks::set_tls_state(hooks);
+  while (changed._version() < version) torch::autograd::impl::bump_version(changed);
+  variable.unpack();
+  TORCH_CHECK(false, torch::autograd::ERR_BACKWARD_TWICE);
 }
 
 class GraphNode final : public Node {
