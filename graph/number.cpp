@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "graph/infer/scalar.h"
@@ -54,21 +52,6 @@ std::optional<double> power(double base, double exponent) {
 
 std::optional<double> fitting(double number, DType elements) {
   return holds(elements, Operand::real(number)) ? std::optional(number) : std::nullopt;
-}
-
-constexpr uint64_t kStandIn = 0x7ff8'6672'616d'656aull;  // a quiet NaN, and letters
-
-bool is_in(const Operand& operand) {
-  switch (operand.kind()) {
-    case Operand::Kind::kFloat:
-      return is_stand_in(operand.as_float());
-    case Operand::Kind::kFloats:
-      return std::ranges::any_of(operand.as_floats(), is_stand_in);
-    case Operand::Kind::kScalars:
-      return std::ranges::any_of(operand.as_scalars(), is_in);
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -129,15 +112,6 @@ std::optional<NumberOp> fit_op(DType elements) {
     default:
       return NumberOp::kFitF32;
   }
-}
-
-double stand_in() { return std::bit_cast<double>(kStandIn); }
-bool is_stand_in(double number) { return std::bit_cast<uint64_t>(number) == kStandIn; }
-
-bool has_stand_in(const Graph& graph) {
-  for (size_t n = 0; n < graph.node_count(); ++n)
-    if (const Node& node = graph.node(NodeId(n)); !node.erased && std::ranges::any_of(node.args(), is_in)) return true;
-  return false;
 }
 
 }  // namespace framejit::graph

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "graph/graph.h"
 #include "graph/op.h"
 #include "graph/tensor_meta.h"
 
@@ -35,11 +34,5 @@ TensorMeta number_meta();
 
 // What a number goes through on its way to a Scalar of an operator on elements of that type; none: nothing is lost.
 std::optional<NumberOp> fit_op(DType elements);
-
-// What a trace has in the place of such a number: a NaN that nothing else makes, and that what is computed from it is
-// as a rule. Code that took it for the number itself would make it a constant of the graph.
-double stand_in();
-bool is_stand_in(double number);
-bool has_stand_in(const Graph& graph);
 
 }  // namespace framejit::graph

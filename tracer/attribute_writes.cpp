@@ -70,7 +70,7 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     call(SymValue::borrow(set), {SymValue::borrow(descriptor), owner, std::move(value)});
     return;
   }
-  realise(value);
+  hold(value);
   SourceId source = world_.source_of(obj);
   if (!source.valid()) {
     check_status(PyObject_GenericSetAttr(obj, name, value.get()));
@@ -143,7 +143,7 @@ void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue
   if (PyModule_Check(obj) && Py_TYPE(obj)->tp_setattro == PyModule_Type.tp_setattro) {
     if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}' of a module", PyUnicode_AsUTF8(name)));
-    realise(value);
+    hold(value);
     PyObject* dict = PyModule_GetDict(obj);
     if (!dict) stop(StopReason::kUnsupportedAttribute, "a module that is not initialised");
     store_global(dict, name, value.obj);

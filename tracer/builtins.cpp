@@ -395,7 +395,7 @@ SymValue call_type_call(Simulator& sim, PyObject*, CallArgs args) {
 SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "append");
   sim.world().note_changed(args.positional[0].get());
-  sim.check_status(PyList_Append(args.positional[0].get(), sim.realise(args.positional[1])));
+  sim.check_status(PyList_Append(args.positional[0].get(), sim.hold(args.positional[1])));
   return SymValue::borrow(Py_None);
 }
 

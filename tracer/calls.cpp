@@ -162,7 +162,7 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   name_default_device(*this, callable, args);
   Ref tuple = check(PyTuple_New(args.positional.size()));
   for (size_t i = 0; i < args.positional.size(); ++i) {
-    realise(args.positional[i]);
+    hold(args.positional[i]);
     PyTuple_SET_ITEM(tuple.get(), i, Ref(args.positional[i].obj).release());
   }
   Ref keywords;
@@ -437,12 +437,9 @@ Ref Simulator::rebind_builtin(PyObject* callable) {
 }
 
 SymValue Simulator::call_torch(PyObject* target, PyObject* callable, CallArgs args) {
-  auto look = [&](SymValue& value) {
-    if (!is_number(value)) realise(value);
-  };
-  for (SymValue& value : args.positional) look(value);
-  for (auto& [name, value] : args.keywords) look(value);
-  require_plain(args, callable);
+  for (SymValue& value : args.positional) hold(value);
+  for (auto& [name, value] : args.keywords) hold(value);
+  require_plain(args, callable, true);
   give_numbers(target, args);
   return call_real(target, args);
 }
@@ -454,7 +451,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
   if (is_in_body()) require_pure_builtin(listed, self, args);
   if (self && world_.is_unread(self) && is_list_append(key) && args.positional.size() == 1 && !args.has_keywords()) {
-    check_status(PyList_Append(self, realise(args.positional[0])));
+    check_status(PyList_Append(self, hold(args.positional[0])));
     return SymValue::borrow(Py_None);
   }
   const CallableRow* row = find_callable(listed);
@@ -478,11 +475,14 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
     if (row) return call_row(*row, target, std::move(args));
     if (is_torch_builtin(key)) return call_torch(target, callable, std::move(args));
     if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
-      for (size_t i = 1; i < args.positional.size(); ++i) realise(args.positional[i]);
+      const bool moves = moves_numbers(obj, key);
+      for (size_t i = 1; i < args.positional.size(); ++i)
+        moves ? hold(args.positional[i]) : realise(args.positional[i]);
       const size_t first_read =
           one_of(PyUnicode_AsUTF8(PyDescr_NAME(key)), {"count", "index", "remove", "__contains__"}) ? 0 : 1;
       if (!is_sim_generator(obj))  // which takes them as the simulation does
-        require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable);
+        require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable,
+                      moves);
       if (first_read == 0 && args.positional.size() > 1) rely_on_search(obj, args.positional[1].get());
       return call_c(target, args);
     }

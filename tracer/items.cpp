@@ -148,7 +148,7 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
 void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
   PyObject* obj = realise(container);
   realise(key);
-  realise(value);
+  is_tensor(obj) ? realise(value) : hold(value);
   CallArgs args{{key}, {}};
   const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__setitem__");
   if (plain_tensor || is_exact_builtin_container(obj)) {

@@ -148,6 +148,7 @@ bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args
   if (function == library().tensor_backward) return false;  // that it starts the engine, too
   auto plain = [&](const SymValue& value) {
     PyObject* obj = value.get();
+    if (sim.world().holds_number(obj)) return false;
     return sim.is_tensor(obj) || is_plain_data(obj) || PyList_CheckExact(obj) || PyTuple_CheckExact(obj) ||
            PyType_Check(obj);
   };

@@ -70,6 +70,10 @@ bool commutes(BinaryKind kind) { return kind == BinaryKind::kAdd || kind == Bina
 
 }  // namespace
 
+SymValue Simulator::add_number(Ref tensor) {
+  return SymValue::borrow(world_.add_number(check(services_.host.number_object().release()), std::move(tensor)));
+}
+
 std::optional<SymValue> Simulator::number_of(PyObject* tensor) {
   TensorHost& host = services_.host;
   if (!services_.numbers || is_in_body() || is_in_backward() || !host.is_fake(tensor) || host.is_level_tensor(tensor))
@@ -77,12 +81,12 @@ std::optional<SymValue> Simulator::number_of(PyObject* tensor) {
   mark_location();
   Ref number = host.number_of(tensor);
   if (!number && PyErr_Occurred()) raise();
-  return number ? std::optional(SymValue::borrow(world_.add_number(std::move(number)))) : std::nullopt;
+  return number ? std::optional(add_number(std::move(number))) : std::nullopt;
 }
 
 SymValue Simulator::compute_number(NumberOp op, const std::vector<Operand>& operands) {
   mark_location();
-  return SymValue::borrow(world_.add_number(check(services_.host.compute_number(op, operands).release())));
+  return add_number(check(services_.host.compute_number(op, operands).release()));
 }
 
 SymValue Simulator::binary_of_number(BinaryKind kind, bool in_place, SymValue left, SymValue right) {
@@ -112,12 +116,37 @@ SymValue Simulator::unary_of_number(bytecode::UnaryKind kind, SymValue number) {
   return compute_number(NumberOp::kNegate, {{world_.number_tensor(number.get()), 0}});
 }
 
+bool Simulator::moves_numbers(PyObject* container, PyObject* method) {
+  static constexpr std::string_view kMoving[] = {
+      "append", "appendleft", "clear",       "copy",     "extend",  "extendleft",   "get",        "insert",
+      "items",  "keys",       "pop",         "popitem",  "popleft", "reverse",      "rotate",     "setdefault",
+      "update", "values",     "__getitem__", "__iter__", "__len__", "__reversed__", "__setitem__"};
+  const char* name = PyUnicode_AsUTF8(PyDescr_NAME(method));
+  const bool moves = std::find(std::begin(kMoving), std::end(kMoving), name ? name : "") != std::end(kMoving);
+  if (!moves && world_.holds_number(container))
+    stop(StopReason::kDataDependentValue, qualified_name(method) + " of a container with a number out of a tensor");
+  return moves;
+}
+
+Ref Simulator::given_number(PyObject* obj) {
+  if (!world_.holds_number(obj)) return Ref::borrow(obj);
+  if (world_.is_number(obj)) return check(services_.host.number_argument(world_.number_tensor(obj)).release());
+  if (!PyTuple_CheckExact(obj) && !PyList_CheckExact(obj))
+    stop(StopReason::kDataDependentValue, "a number in a container is given to a function of torch");
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(obj);
+  Ref given = check(PyTuple_CheckExact(obj) ? PyTuple_New(size) : PyList_New(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* item = given_number(PySequence_Fast_GET_ITEM(obj, i)).release();
+    PyTuple_CheckExact(obj) ? PyTuple_SET_ITEM(given.get(), i, item) : PyList_SET_ITEM(given.get(), i, item);
+  }
+  return given;
+}
+
 void Simulator::give_numbers(PyObject* callable, CallArgs& args) {
-  const bool given = std::any_of(args.positional.begin(), args.positional.end(),
-                                 [&](const SymValue& value) { return is_number(value); }) ||
-                     std::any_of(args.keywords.begin(), args.keywords.end(),
-                                 [&](const auto& keyword) { return is_number(keyword.second); });
-  if (!given) return;
+  auto holds = [&](const SymValue& value) { return world_.holds_number(value.get()); };
+  if (std::none_of(args.positional.begin(), args.positional.end(), holds) &&
+      std::none_of(args.keywords.begin(), args.keywords.end(), [&](const auto& word) { return holds(word.second); }))
+    return;
   // A subclass's __torch_function__ would be given the float itself.
   for (SymValue& value : args.positional)
     if (is_tensor(value.get()) && !is_plain_tensor(value.get()))
@@ -131,8 +160,7 @@ void Simulator::give_numbers(PyObject* callable, CallArgs& args) {
       if (PyUnicode_CompareWithASCIIString(name.get(), "other") == 0) give_tensor(value);
   }
   auto give = [&](SymValue& value) {
-    if (!is_number(value)) return;
-    value = SymValue(check(services_.host.number_argument(world_.number_tensor(value.get())).release()));
+    if (holds(value)) value = SymValue(given_number(value.get()));
   };
   for (SymValue& value : args.positional) give(value);
   for (auto& [name, value] : args.keywords) give(value);

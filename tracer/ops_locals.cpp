@@ -215,7 +215,7 @@ void handle_LoadGlobal(Simulator& sim, SimFrame& frame, const Instruction& instr
 
 void handle_StoreGlobal(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue value = frame.pop();
-  sim.realise(value);
+  sim.hold(value);
   sim.store_global(frame.globals.get(), frame.code->name_at(instr.arg), value.obj);
 }
 

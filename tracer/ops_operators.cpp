@@ -15,7 +15,7 @@ std::vector<SymValue> pop_many(SimFrame& frame, size_t count) {
 Ref make_tuple(Simulator& sim, std::vector<SymValue> values) {
   Ref tuple = sim.check(PyTuple_New(values.size()));
   for (size_t i = 0; i < values.size(); ++i) {
-    sim.realise(values[i]);
+    sim.hold(values[i]);
     PyTuple_SET_ITEM(tuple.get(), i, values[i].obj.release());
   }
   return tuple;
@@ -24,7 +24,7 @@ Ref make_tuple(Simulator& sim, std::vector<SymValue> values) {
 Ref make_list(Simulator& sim, std::vector<SymValue> values) {
   Ref list = sim.check(PyList_New(values.size()));
   for (size_t i = 0; i < values.size(); ++i) {
-    sim.realise(values[i]);
+    sim.hold(values[i]);
     PyList_SET_ITEM(list.get(), i, values[i].obj.release());
   }
   return list;
@@ -45,7 +45,7 @@ void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
     SymValue keys = sim.call(*method, CallArgs{});
     for (SymValue& key : sim.collect(sim.get_iter(keys))) {
       SymValue value = sim.get_item(mapping, key);
-      sim.check_status(PyDict_SetItem(dict, hashable(sim, key), sim.realise(value)));
+      sim.check_status(PyDict_SetItem(dict, hashable(sim, key), sim.hold(value)));
     }
     return;
   }
@@ -225,7 +225,7 @@ void handle_BuildMap(Simulator& sim, SimFrame& frame, const Instruction& instr) 
   Ref dict = sim.check(PyDict_New());
   std::vector<SymValue> items = pop_many(frame, 2 * instr.arg);
   for (size_t i = 0; i < items.size(); i += 2)
-    sim.check_status(PyDict_SetItem(dict.get(), hashable(sim, items[i]), sim.realise(items[i + 1])));
+    sim.check_status(PyDict_SetItem(dict.get(), hashable(sim, items[i]), sim.hold(items[i + 1])));
   frame.push(SymValue(std::move(dict)));
 }
 
@@ -234,7 +234,7 @@ void handle_BuildConstKeyMap(Simulator& sim, SimFrame& frame, const Instruction&
   Ref dict = sim.check(PyDict_New());
   std::vector<SymValue> values = pop_many(frame, instr.arg);
   for (size_t i = 0; i < values.size(); ++i)
-    sim.check_status(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys.get(), i), sim.realise(values[i])));
+    sim.check_status(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys.get(), i), sim.hold(values[i])));
   frame.push(SymValue(std::move(dict)));
 }
 
@@ -246,7 +246,7 @@ void handle_BuildString(Simulator& sim, SimFrame& frame, const Instruction& inst
 
 void handle_ListAppend(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue item = frame.pop();
-  sim.check_status(PyList_Append(frame.peek(instr.arg).get(), sim.realise(item)));
+  sim.check_status(PyList_Append(frame.peek(instr.arg).get(), sim.hold(item)));
 }
 
 void handle_SetAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
@@ -257,12 +257,11 @@ void handle_SetAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
 void handle_MapAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue value = frame.pop();
   SymValue key = frame.pop();
-  sim.check_status(PyDict_SetItem(frame.peek(instr.arg).get(), hashable(sim, key), sim.realise(value)));
+  sim.check_status(PyDict_SetItem(frame.peek(instr.arg).get(), hashable(sim, key), sim.hold(value)));
 }
 
 static void extend_list(Simulator& sim, PyObject* list, SymValue iterable) {
-  for (SymValue& item : sim.collect_starred(std::move(iterable)))
-    sim.check_status(PyList_Append(list, sim.realise(item)));
+  for (SymValue& item : sim.collect_starred(std::move(iterable))) sim.check_status(PyList_Append(list, sim.hold(item)));
 }
 
 void handle_ListExtend(Simulator& sim, SimFrame& frame, const Instruction& instr) {

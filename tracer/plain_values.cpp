@@ -84,7 +84,11 @@ void require_no_hidden_data(Simulator& sim, PyObject* obj) {
 
 namespace {
 
-void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
+void require_plain_value(Simulator& sim, PyObject* obj, int depth, bool numbers) {
+  if (sim.world().is_number(obj)) {
+    if (numbers) return;
+    sim.stop(StopReason::kDataDependentValue, "a number out of a tensor is handed to C code");
+  }
   sim.world().rely_on_identity(obj);
   if (is_plain_data(obj) || sim.is_tensor(obj)) return;
   if (is_identity_constant(obj) && !sim.has_python_specials(obj)) return;
@@ -99,16 +103,16 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth) {
   if (depth > 6) return;
   if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i)
-      require_plain_value(sim, PySequence_Fast_GET_ITEM(obj, i), depth + 1);
+      require_plain_value(sim, PySequence_Fast_GET_ITEM(obj, i), depth + 1, numbers);
   } else if (PyDict_CheckExact(obj)) {
     PyObject *key, *value;
-    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) require_plain_value(sim, value, depth + 1);
+    for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);) require_plain_value(sim, value, depth + 1, numbers);
   } else if (!strcmp(Py_TYPE(obj)->tp_name, "collections.deque")) {
     PyObject* items = sim.keep(sim.check(PySequence_List(obj)));
-    require_plain_value(sim, items, depth);
+    require_plain_value(sim, items, depth, numbers);
   } else if (PySlice_Check(obj)) {
     auto* slice = reinterpret_cast<PySliceObject*>(obj);
-    for (PyObject* part : {slice->start, slice->stop, slice->step}) require_plain_value(sim, part, depth + 1);
+    for (PyObject* part : {slice->start, slice->stop, slice->step}) require_plain_value(sim, part, depth + 1, numbers);
   }
 }
 
@@ -135,9 +139,9 @@ void Simulator::require_plain_key(PyObject* key) {
            fmt::format("a '{}' with {} in Python is a key", Py_TYPE(key)->tp_name, name));
 }
 
-void Simulator::require_plain(const CallArgs& args, PyObject*) {
-  for (const SymValue& value : args.positional) require_plain_value(*this, value.get(), 0);
-  for (const auto& [name, value] : args.keywords) require_plain_value(*this, value.get(), 0);
+void Simulator::require_plain(const CallArgs& args, PyObject*, bool numbers) {
+  for (const SymValue& value : args.positional) require_plain_value(*this, value.get(), 0, numbers);
+  for (const auto& [name, value] : args.keywords) require_plain_value(*this, value.get(), 0, numbers);
 }
 
 }  // namespace framejit

@@ -1,6 +1,5 @@
 #include "tracer/recipes.h"
 
-#include "base/check.h"
 #include "tracer/callables.h"
 #include "tracer/introspection.h"
 #include "tracer/library.h"
@@ -36,8 +35,6 @@ void RecipeBuilder::cannot_rebuild(PyObject* obj) {
 }
 
 RecipeId RecipeBuilder::constant(PyObject* obj) {
-  FJ_CHECK(!PyFloat_CheckExact(obj) || !graph::is_stand_in(PyFloat_AS_DOUBLE(obj)),
-           "a number of the graph as a constant");
   Recipe recipe{RecipeKind::kConst};
   recipe.object = world_.pool().add(obj);
   return capture_.recipes.add(recipe);
@@ -344,7 +341,6 @@ void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
 
 void RecipeBuilder::finish_graph() {
   world_.guard_existence();
-  FJ_CHECK(!world_.has_numbers() || !graph::has_stand_in(capture_.graph), "a number of the graph as a constant of it");
   sim_.require_unobserved_operators();
   std::string why_not;
   graph::NodeId refused;

@@ -387,6 +387,7 @@ SymValue Simulator::from_real(Ref result) {
     if (transforms_.first().valid()) note_native_origin(obj);
     return SymValue(std::move(result));
   }
+  if (world_.is_number(obj)) return SymValue(std::move(result));
   // The program's own object stands behind what the trace has for it.
   if (PyObject* known = world_.representation(obj)) return SymValue::borrow(known);
   if (!has_identity(obj)) return SymValue(std::move(result));

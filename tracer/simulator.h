@@ -42,6 +42,7 @@ class Simulator {
   World& world() { return world_; }
   const TracerServices& services() const { return services_; }
   PyObject* realise(SymValue& value) { return world_.realise(value); }
+  PyObject* hold(SymValue& value) { return world_.hold(value); }
   const std::vector<SimFrame*>& frames() const { return frames_; }
   SimFrame& frame() { return *frames_.back(); }
 
@@ -239,12 +240,17 @@ class Simulator {
   SymValue compare(bytecode::CompareKind kind, SymValue left, SymValue right);
   // Numbers of the graph, see numbers.cpp. Of the one element of a tensor; none where that is not followed.
   std::optional<SymValue> number_of(PyObject* tensor);
+  SymValue add_number(Ref tensor);
   SymValue compute_number(graph::NumberOp op, const std::vector<TensorHost::NumberOperand>& operands);
   // One of the operands is such a number.
   SymValue binary_of_number(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
   SymValue unary_of_number(bytecode::UnaryKind kind, SymValue number);
   bool is_number(const SymValue& value) const { return world_.is_number(value.get()); }
-  // Before a function of torch is called: what it takes for them.
+  // Whether a method of a builtin container moves them about alone. Stops where one that does not is called of a
+  // container that holds some: C code might be half through when it comes to one.
+  bool moves_numbers(PyObject* container, PyObject* method);
+  // Before a function of torch is called: what it takes for them, also in tuples and lists.
+  Ref given_number(PyObject* obj);
   void give_numbers(PyObject* callable, CallArgs& args);
   // The protocols of operators, for operands with methods in Python. NotImplemented is a value among others.
   SymValue operator_method(PyObject* self, const char* name, SymValue other);
@@ -304,7 +310,8 @@ class Simulator {
   // A tensor whose class the program has given a special method of its own.
   bool has_own_special(PyObject* obj, const char* name);
   // Stops if C code that looks into these arguments could run Python code or see what is not guarded.
-  void require_plain(const CallArgs& args, PyObject* callable);
+  // `numbers`: what is called takes numbers of the graph as they are, or moves them alone.
+  void require_plain(const CallArgs& args, PyObject* callable, bool numbers = false);
   // Stops if C code that hashes and compares this object could run Python code.
   void require_plain_key(PyObject* key);
   // Something whose C-level attributes and iteration the simulation cannot see into: a file, an outside iterator.

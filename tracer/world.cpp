@@ -1,7 +1,6 @@
 #include "tracer/world.h"
 
 #include <algorithm>
-#include <new>
 
 #include "base/check.h"
 #include "tracer/callables.h"
@@ -140,15 +139,30 @@ bool World::is_changing_number(PyObject* obj, SourceId source) const {
   return changing_.count(path_of(capture_.sources, source, [&](graph::ConstId id) { return pool_.at(id); })) != 0;
 }
 
-PyObject* World::add_number(Ref tensor) {
-  Ref stand_in = Ref::steal(PyFloat_FromDouble(graph::stand_in()));
-  if (!stand_in) throw std::bad_alloc();
+PyObject* World::add_number(Ref stand_in, Ref tensor) {
   PyObject* number = stand_in.get();
   numbers_.emplace(number, tensor.get());
   kept_.push_back(std::move(stand_in));
   kept_.push_back(std::move(tensor));
   return number;
 }
+
+bool World::holds_number(PyObject* obj, int depth) const {
+  if (numbers_.empty() || depth > kDeepestHeld) return false;
+  if (is_number(obj)) return true;
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    PyObject** items = PySequence_Fast_ITEMS(obj);
+    return std::any_of(items, items + PySequence_Fast_GET_SIZE(obj),
+                       [&](PyObject* item) { return holds_number(item, depth + 1); });
+  }
+  if (!PyDict_CheckExact(obj)) return false;
+  PyObject *key, *value;
+  for (Py_ssize_t pos = 0; PyDict_Next(obj, &pos, &key, &value);)
+    if (holds_number(value, depth + 1)) return true;
+  return false;
+}
+
+PyObject* World::hold(SymValue& value) { return is_number(value.get()) ? value.get() : realise(value); }
 
 PyObject* World::realise(SymValue& value) {
   if (is_number(value.get()))

@@ -63,11 +63,15 @@ class World {
   // graph.
   PyObject* realise(SymValue& value);
 
-  // Numbers that the graph computes (tracer/numbers.cpp), each a Python float that stands for it and holds none: what
-  // looks at one ends the trace. `tensor`: the fake that is the number as a tensor.
-  PyObject* add_number(Ref tensor);
+  // The same for what is put into a container, an attribute or a variable, where a number of the graph may be.
+  PyObject* hold(SymValue& value);
+
+  // Numbers that the graph computes (tracer/numbers.cpp), each an object that stands for it
+  // (TensorHost::number_object): what looks at one ends the trace. `tensor`: the fake that is the number as a tensor.
+  PyObject* add_number(Ref stand_in, Ref tensor);
   bool is_number(PyObject* obj) const { return !numbers_.empty() && numbers_.count(obj) != 0; }
-  bool has_numbers() const { return !numbers_.empty(); }
+  // Itself, or in a tuple, a list or a dictionary.
+  bool holds_number(PyObject* obj, int depth = 0) const;
   PyObject* number_tensor(PyObject* number) const { return numbers_.at(number); }
 
   const Outside* find(PyObject* representation) const {
@@ -198,6 +202,7 @@ class World {
   int depth_ = 0;  // of containers that are being read
   bool frozen_ = false;
   std::vector<Ref> kept_;
+  static constexpr int kDeepestHeld = 6;
   std::unordered_map<PyObject*, PyObject*> numbers_;  // kept_ has both
   std::vector<AttributeWrite> writes_;
   bool apart_ = false;

@@ -9,6 +9,10 @@
 
 namespace framejit::torchlib {
 
+// What the trace has for a number of the graph: C code may move it about, and ends the trace where it looks at it. Null
+// with a Python error.
+Ref make_number_object();
+
 // Null with a Python error.
 Ref make_number_scalar(graph::ValueId number);
 // Invalid for all else.

@@ -209,6 +209,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return wrapped_one([&] { return sessions().recording->recorder.add_number(op, values); });
   }
 
+  Ref number_object() override { return make_number_object(); }
+
   Ref number_argument(PyObject* number) override {
     sessions().recording->recorder.note_number_argument();
     return make_number_scalar(value_of(number));

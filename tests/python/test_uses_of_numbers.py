@@ -268,7 +268,6 @@ IN_TORCH = {
     "addcmul": lambda n, x: torch.addcmul(x, x, x, value=n),
     "lerp": lambda n, x: torch.lerp(x, x*2, n),
     "foreach": lambda n, x: torch._foreach_mul([x, x], n),
-    "foreach with a list": lambda n, x: torch._foreach_mul([x, x], [n, 2.0]),
     "quant": lambda n, x: torch.quantile(x, abs(n) % 1),
     "normal": lambda n, x: torch.normal(n * 0, 1.0, (0,)),
     "nan_to_num": lambda n, x: torch.nan_to_num(x, nan=n),
@@ -305,6 +304,183 @@ IN_TORCH = {
 }
 
 
+class Slots:
+    __slots__ = ("v",)
+
+    def __init__(self, v):
+        self.v = v
+
+
+class Counted:
+    made = 0
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, (value, self.made))
+
+
+class Doubled:
+    @property
+    def v(self):
+        return self.given * 2
+
+    @v.setter
+    def v(self, value):
+        self.given = value
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.0
+
+    def forward(self, n, x):
+        self.scale = self.scale * 0.5 + n
+        return x * self.scale
+
+
+def attribute(obj, n):
+    obj.v = n
+    return obj.v
+
+
+def state_of(obj, n):
+    obj.v = n
+    return obj.__dict__
+
+
+def item_of_a_list(n):
+    items = [1, 2, 3]
+    items[1] = n
+    items[2:] = [n, n]
+    del items[0]
+    return items
+
+
+def tail(n):
+    head, *rest = [1, n, n]
+    return head, rest
+
+
+def popped(n):
+    table = {"a": n, "b": [n]}
+    return table.pop("a") + 1, table.setdefault("c", n), table.popitem(), table
+
+
+def sorted_long(n):
+    items = [5.0, 4.0, 3.0, n, 2.0, 1.0, 6.0, 0.0, -1.0, 8.0, 7.0]
+    try:
+        items.sort(reverse=True)
+    finally:
+        LISTS.append(list(items))
+    return items, LISTS.pop()
+
+
+def raised_beside(n):
+    items = []
+    try:
+        for i in range(3):
+            items.append(n * i)
+            if i == 2:
+                raise KeyError(items[1])
+    except KeyError as error:
+        return items, error.args
+
+
+def read_back(n):
+    items = [n * i for i in range(4)]
+    total = 0.0
+    for i, item in enumerate(items):
+        total = total + item * i
+    return total, items[-1], items[1:3], items[::-1]
+
+
+def cached(n):
+    @functools.lru_cache(maxsize=None)
+    def twice(v):
+        return v * 2
+
+    return twice(n), twice(n), twice.cache_info()
+
+
+def deque_of(n):
+    items = collections.deque([n, 1], maxlen=3)
+    items.append(n)
+    items.appendleft(2)
+    items.rotate(1)
+    return items
+
+
+def ordered(n):
+    table = collections.OrderedDict(a=n, b=1)
+    table.move_to_end("a")
+    return table, list(table)
+
+
+def grouped(n):
+    table = collections.defaultdict(list)
+    table["a"].append(n)
+    table["b"].extend([n, n])
+    return table
+
+
+LISTS = []
+
+IN_CONTAINERS = {
+    "list": lambda n, x: [n, x],
+    "nested": lambda n, x: {"a": [n, (n, {"b": n})]},
+    "item of a dict": lambda n, x: x * {"a": n}["a"],
+    "list written": lambda n, x: item_of_a_list(n),
+    "starred target": lambda n, x: tail(n),
+    "methods of a dict": lambda n, x: popped(n),
+    "list comprehension": lambda n, x: [a * 2 for a in [n, n]],
+    "dict comprehension": lambda n, x: {k: v + 1 for k, v in {"a": n}.items()},
+    "set comprehension": lambda n, x: {v for v in [n, n]},
+    "tuple of a generator": lambda n, x: tuple(v * 2 for v in (n, 1)),
+    "loop over what was made": lambda n, x: read_back(n),
+    "sum of a list": lambda n, x: sum([n * i for i in range(4)]),
+    "largest of a list": lambda n, x: (max([n, 1.0]), min((n, 1.0)), max([n])),
+    "list compared": lambda n, x: ([n] == [n], [n] == [n + 0], (n, 1) < (n, 2), [n] != [1.75]),
+    "dict compared": lambda n, x: ({"a": n} == {"a": n}, {"a": n} == {"a": 1.75}),
+    "in a list": lambda n, x: (n in [n], 1.75 in [n], n in (1, 2)),
+    "long list sorted": lambda n, x: sorted_long(n),
+    "sorted by a key": lambda n, x: sorted([n, 1.0, 2.0], key=lambda v: -v),
+    "sorted beside": lambda n, x: sorted([("b", n), ("a", n)], key=lambda pair: pair[0]),
+    "text of a list": lambda n, x: (str([n]), f"{[n]}", "%s" % [n], repr({"a": n})),
+    "hash of a tuple": lambda n, x: (hash((n, 1)), {(n, 1): 2}, (n, 1) in {(1.75, 1)}),
+    "copied": lambda n, x: (copy.copy([n]), copy.deepcopy({"a": [n]}), [n][:], {"a": n}.copy(), list((n,)), dict(a=n)),
+    "made of pairs": lambda n, x: (dict([("a", n)]), list({"a": n}.items()), list({"a": n}.values())),
+    "list of lists": lambda n, x: ([n] + [1], [n] * 2, (n,) + (1,), [*[n], 2], {**{"a": n}, "b": 1}),
+    "deque": lambda n, x: deque_of(n),
+    "OrderedDict": lambda n, x: ordered(n),
+    "defaultdict": lambda n, x: grouped(n),
+    "Counter": lambda n, x: collections.Counter(a=n),
+    "ChainMap": lambda n, x: collections.ChainMap({"a": n}, {"b": 1})["a"] + 1,
+    "itemgetter": lambda n, x: operator.itemgetter(0, 1)([n, 1]),
+    "iterators": lambda n, x: (list(itertools.islice([n, 1, n], 2)), list(itertools.product([n], [1])), list(zip([n], "a"))),
+    "map with two": lambda n, x: list(map(operator.mul, [n, 2.0], [3.0, n])),
+    "reduced": lambda n, x: functools.reduce(lambda a, b: a * b, [n, 2, n]),
+    "json of a list": lambda n, x: json.dumps([n, {"a": n}]),
+    "pickled list": lambda n, x: pickle.loads(pickle.dumps([n])),
+    "numpy of a list": lambda n, x: numpy.array([n, 1.0]),
+    "tensor of two": lambda n, x: torch.tensor([[n, 1.0], [2.0, n]]),
+    "tuple of a function of torch": lambda n, x: torch.nn.functional.interpolate(x.view(1, 1, -1), scale_factor=[2 + n * 0]),
+    "foreach with a list": lambda n, x: torch._foreach_add([x, x], [n, n]),
+    "foreach with a tuple": lambda n, x: torch._foreach_addcdiv([x], [x], [x.abs() + 1], (n,)),
+    "attribute of an object": lambda n, x: attribute(types.SimpleNamespace(), n) * x,
+    "slot": lambda n, x: Slots(n).v + 1,
+    "own __setattr__": lambda n, x: state_of(Counted(), n),
+    "property": lambda n, x: attribute(Doubled(), n) * x,
+    "attribute of a module": lambda n, x: Scaled()(n, x),
+    "exception with numbers": lambda n, x: raised_beside(n),
+    "lru_cache": lambda n, x: cached(n),
+    "namedtuple replaced": lambda n, x: Pair(n, 1)._replace(b=n),
+    "namedtuple compared": lambda n, x: (Pair(n, 1) == Pair(n, 1), Pair(n, 1)._asdict(), Pair(n, 1).a * x),
+    "dataclass replaced": lambda n, x: dataclasses.replace(Record(1.0), v=n),
+    "dataclass in words": lambda n, x: repr(Record(n)),
+    "star-arguments": lambda n, x: (lambda *v, **w: [v, w, x * v[0]])(n, *[n], **{"k": n}),
+}
+
+
 def first(x):
     return x[1].item()
 
@@ -314,9 +490,9 @@ def computed(x):
 
 
 @pytest.mark.parametrize("number", [first, computed], ids=["out of a tensor", "computed"])
-@pytest.mark.parametrize("name", [*IN_PYTHON, *IN_TORCH])
+@pytest.mark.parametrize("name", [*IN_PYTHON, *IN_TORCH, *IN_CONTAINERS])
 def test_use(name, number):
-    use = {**IN_PYTHON, **IN_TORCH}[name]
+    use = {**IN_PYTHON, **IN_TORCH, **IN_CONTAINERS}[name]
 
     def program(x):
         return use(number(x), x)

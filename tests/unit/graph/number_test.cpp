@@ -46,23 +46,6 @@ TEST(Number, FitsWhereATensorsElementsCanHoldIt) {
   EXPECT_EQ(fit_op(DType::kC64), NumberOp::kFitF32);
 }
 
-TEST(Number, ThatStandsForOneIsFoundInAGraph) {
-  EXPECT_FALSE(is_stand_in(kNan));
-  EXPECT_TRUE(is_stand_in(stand_in() * 2 + 1));
-  auto with = [](double number) {
-    Graph graph("f");
-    const ValueId x = graph.add_input(number_meta());
-    const Operand listed = Operand::real(number);
-    InferOutput result;
-    result.add().meta = number_meta();
-    const Operand args[] = {Operand::value(x), Operand::scalars({&listed, 1})};
-    graph.add_node(number_op(NumberOp::kAdd), args, result, {});
-    return has_stand_in(graph);
-  };
-  EXPECT_FALSE(with(kNan));
-  EXPECT_TRUE(with(stand_in()));
-}
-
 std::vector<bool> order_of(const char* text) {
   const Graph graph = parse_graph(text).value();
   return nodes_of_numbers(graph, std::vector<bool>(graph.node_count()));
