@@ -58,4 +58,11 @@ class Ref {
   PyObject* obj_ = nullptr;
 };
 
+// What a weak reference refers to, borrowed; Py_None if that has ended, or is about to. The interpreter's functions for
+// it are deprecated in 3.13, and those that take their place are new there.
+inline PyObject* referent_of(PyObject* weak_reference) {
+  PyObject* referent = reinterpret_cast<PyWeakReference*>(weak_reference)->wr_object;
+  return Py_REFCNT(referent) > 0 ? referent : Py_None;
+}
+
 }  // namespace framejit

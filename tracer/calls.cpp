@@ -251,6 +251,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
       callable = SymValue::borrow(sim_callable_target(f));
       continue;
     }
+    if (PyWeakref_CheckRefExact(f) && args.count() == 0 && !args.has_keywords() && world_.find(f)) return referent(f);
     if (Py_TYPE(f) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type)) {
       if (is_in_body()) refuse_in_body("functools.lru_cache is filled");
       return call_cache(f, std::move(args));
@@ -281,6 +282,14 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
     stop(StopReason::kUnknownCall, qualified_name(f));
   }
   stop(StopReason::kUnknownCall, "a callable that wraps others without end");
+}
+
+// What it refers to lives on: a graph ends before what a weak reference watches is let go of (finalizers.cpp).
+SymValue Simulator::referent(PyObject* reference) {
+  if (is_in_backward()) refuse_in_body("a weak reference is asked");
+  const Outside* outside = world_.find(reference);
+  PyObject* target = keep(Ref::borrow(referent_of(outside->real.get())));
+  return world_.wrap(target, world_.sources().read(SourceKind::kReferent, outside->source));
 }
 
 // operator.itemgetter, attrgetter and methodcaller, made in the trace: they say how they were made.

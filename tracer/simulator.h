@@ -95,6 +95,8 @@ class Simulator {
   SymValue follow_function(PyObject* function, CallArgs args, bool plain);
   // The function inside of a mark that keeps torch.compile out of it, if this is one.
   std::optional<SymValue> marked_function(PyObject* function);
+  // Of a weak reference of the program.
+  SymValue referent(PyObject* reference);
   SymValue call_builtin(PyObject* callable, CallArgs args);
   // A function of torch that computes from its arguments alone; `target`: what is called for it.
   SymValue call_torch(PyObject* target, PyObject* callable, CallArgs args);

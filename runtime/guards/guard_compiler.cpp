@@ -217,6 +217,8 @@ class GuardCompiler {
         return OpCode::kSequenceItem;
       case SourceKind::kTensorGrad:
         return OpCode::kTensorGrad;
+      case SourceKind::kReferent:
+        return OpCode::kReferent;
       case SourceKind::kContextVar:
         return OpCode::kContextVar;
       case SourceKind::kTypeAttr:

@@ -26,6 +26,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kAttr,
   kSequenceItem,
   kTensorGrad,
+  kReferent,
   kContextVar,
   // Groups: `other` is the op after the group's arm op.
   kDictGroup,

@@ -153,6 +153,14 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       registers_[op.reg] = value;
       return true;
     }
+    case OpCode::kReferent: {
+      PyObject* base = registers_[op.other];
+      PyObject* value = base && PyWeakref_CheckRefExact(base) ? referent_of(base) : nullptr;
+      Py_XINCREF(value);
+      if (value) owned.add(value);
+      registers_[op.reg] = value;
+      return true;
+    }
     case OpCode::kContextVar:
       registers_[op.reg] = context_value(registers_[op.other], owned);
       return true;
