@@ -124,6 +124,24 @@ PyObject* reduce(PyObject* self, PyObject*) {
   return nullptr;
 }
 
+// As copy.deepcopy() does with functions and with bound methods: that of the object's copy.
+PyObject* deep_copy(PyObject* self, PyObject* memo) {
+  StaticFunctionObject* me = as_static(self);
+  if (!me->bound_self) {
+    Py_INCREF(self);
+    return self;
+  }
+  Ref module = Ref::steal(PyImport_ImportModule("copy"));
+  Ref owner = Ref::steal(module ? PyObject_CallMethod(module.get(), "deepcopy", "OO", me->bound_self, memo) : nullptr);
+  Ref method = Ref::steal(owner ? PyMethod_New(me->function, owner.get()) : nullptr);
+  Ref copied = method ? make_static_function(method.get(), me->full_graph, me->backend) : nullptr;
+  if (copied && me->dict) {
+    as_static(copied.get())->dict = PyDict_Copy(me->dict);
+    if (!as_static(copied.get())->dict) return nullptr;
+  }
+  return copied.release();
+}
+
 // Any other attribute is the function's own: __name__, __module__, __code__, ...
 PyObject* get_attribute(PyObject* self, PyObject* name) {
   PyObject* value = PyObject_GenericGetAttr(self, name);
@@ -146,6 +164,7 @@ PyMethodDef kMethods[] = {
     {"reset", reset, METH_NOARGS, "reset()\n--\n\nDrops all that was captured; the next call captures again."},
     {"cache_info", cache_info, METH_NOARGS, "cache_info()\n--\n\nHits, misses and entries, as framejit.CacheInfo."},
     {"__reduce__", reduce, METH_NOARGS, nullptr},
+    {"__deepcopy__", deep_copy, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject make_type() {

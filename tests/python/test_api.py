@@ -490,6 +490,40 @@ def test_deepcopy_of_a_converted_module():
     assert other.state_dict().keys() == model.state_dict().keys()
 
 
+def test_deepcopy_of_a_converted_module_that_copies_its_own_dictionary():
+    class Symmetric(nn.Module):
+        def forward(self, weight):
+            return weight.triu() + weight.triu(1).t()
+
+    layer = nn.Linear(3, 3)
+    nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())  # with a __deepcopy__ of torch's
+    model = framejit.to_static(layer)
+    model(x3())
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.bias.fill_(1)
+    assert torch.equal(other(x3()), x3() @ other.weight.t() + 1)
+    assert torch.equal(model(x3()), nn.functional.linear(x3(), model.weight, model.bias))
+
+
+def test_deepcopy_of_an_object_with_a_method_of_its_own_that_is_static():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+            self.fast = framejit.to_static(self.apply)
+
+        def apply(self, x):
+            return x * self.factor
+
+    one = Scale(2.0)
+    one.fast(x3())
+    one.fast.note = ["kept"]
+    other = copy.deepcopy(one)
+    other.factor = 3.0
+    assert torch.equal(one.fast(x3()), x3() * 2) and torch.equal(other.fast(x3()), x3() * 3)
+    assert other.fast.__wrapped__.__self__ is other and other.fast.note == ["kept"]
+
+
 def test_pickle_of_a_converted_module():
     model = framejit.to_static(nn.Sequential(nn.Linear(3, 3), nn.Tanh()))
     expected = model(x3())
