@@ -81,6 +81,20 @@ class NoAnomalyMode {
   const bool enabled_, check_nan_;
 };
 
+// A leaf's fake must not get into autocast's cache, where the program's own casts are.
+class NoAutocastCache {
+ public:
+  NoAutocastCache() : enabled_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoAutocastCache() { at::autocast::set_autocast_cache_enabled(enabled_); }
+  NoAutocastCache(const NoAutocastCache&) = delete;
+  NoAutocastCache& operator=(const NoAutocastCache&) = delete;
+
+ private:
+  const bool enabled_;
+};
+
 // What was recorded behind the forward goes again, however the scope is left.
 class BehindForward {
  public:
@@ -208,6 +222,7 @@ BackwardGraph record_backward(Recording& recording, const edge_list& from, const
     Unrecordable unrecordable(recording, behind.first_node());
     OnThisThread here;
     const NoAnomalyMode no_anomaly_mode;
+    const NoAutocastCache no_autocast_cache;
     const NotedOrigins noted_origins(recording.recorder, &origins);
     grads =
         torch::autograd::Engine::get_default_engine().execute(begin, begin_gradients, /*keep_graph=*/true,

@@ -45,6 +45,16 @@ bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_id
 
 }  // namespace
 
+// It is on for a device where its key is not excluded.
+uint64_t autocast_state() {
+  const c10::DispatchKeySet on = c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_;
+  if (on.empty()) return 0;
+  const auto type_of = [](c10::DeviceType device) {
+    return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
+  };
+  return mix(on.raw_repr(), type_of(at::kCPU) << 32 | type_of(at::kCUDA) << 40);
+}
+
 uint64_t global_state() {
   c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   keys.included_ = keys.included_.remove(c10::DispatchKey::Fake);  // ours, while a recording is under way
@@ -61,14 +71,10 @@ uint64_t global_state() {
   const auto& no_hooks = at::SavedTensorDefaultHooks::get_tls_state().disabled_error_message;
   if (no_hooks) modes ^= std::hash<std::string>()(*no_hooks) << 33;
   uint64_t context = context_word();
-  // Autocast is on for a device where its key is not excluded.
-  constexpr c10::DispatchKeySet autocast = c10::autocast_dispatch_keyset;
-  if ((keys.excluded_ & autocast) != autocast) {
-    context |= static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCPU)) << 32;
-    context |= static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kCUDA)) << 40;
-    context |= static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()) << 48;
-  }
+  const uint64_t autocast = autocast_state();
+  if (autocast != 0) context |= static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()) << 48;
   uint64_t hash = mode_count > 0 ? mix(0, device_contexts_word()) : 0;
+  hash = autocast != 0 ? mix(hash, autocast) : hash;
   hash = mix(mix(mix(hash, modes), context), keys.included_.raw_repr());
   return mix(hash, keys.excluded_.raw_repr());
 }

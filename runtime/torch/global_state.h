@@ -13,6 +13,9 @@ namespace framejit::torchlib {
 // torch.func that the recording did not enter itself.
 const char* why_not_under_global_state(bool levels_are_ours = false);
 
+// For which devices autocast is on in this thread, and to which types; 0: for none.
+uint64_t autocast_state();
+
 // All of it, to be put back when a recording ends.
 class SavedGlobalState {
  public:

@@ -22,16 +22,21 @@ using torch::autograd::impl::gradient_edge;
 
 namespace {
 
-// All inputs of a call. Gradients of gradients begin with them; they are not kept alive for that.
+// All inputs of a call. Gradients of gradients begin with them. As objects they are not kept alive for that, and of
+// those that are not saved what they hold is: a leaf that gets gradients lives as long as its history does.
 class CallInputs {
  public:
-  CallInputs(const at::Tensor* inputs, size_t count) {
+  CallInputs(const at::Tensor* inputs, size_t count, const std::vector<uint32_t>& kept) {
     inputs_.reserve(count);
     for (size_t i = 0; i < count; ++i)
       inputs_.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(inputs[i].getIntrusivePtr()), version_of(inputs[i])});
+    for (uint32_t i : kept)
+      if (!lives_with_history(inputs[i]) && !inputs[i].key_set().has(c10::DispatchKey::Python))
+        kept_.push_back(keep(i, inputs[i]));
   }
   at::Tensor at(uint32_t i) const {
     at::Tensor input(inputs_[i].impl.lock());
+    if (!input.defined()) input = as_it_was(i);
     TORCH_CHECK(input.defined(), "framejit: an input of a captured graph is gone before its second derivative");
     TORCH_CHECK(version_of(input) == inputs_[i].version,
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -45,11 +50,31 @@ class CallInputs {
     c10::weak_intrusive_ptr<c10::TensorImpl> impl;
     uint32_t version;
   };
+  struct Kept {
+    uint32_t input;
+    at::Tensor data;
+    torch::autograd::Edge history;
+  };
+  static bool lives_with_history(const at::Tensor& input) { return input.is_leaf() && input.requires_grad(); }
+  static Kept keep(uint32_t i, const at::Tensor& input) {
+    const c10::TensorImpl& impl = *input.unsafeGetTensorImpl();
+    at::Tensor data(impl.shallow_copy_and_detach(impl.version_counter(), true));
+    return {i, std::move(data), input.requires_grad() ? gradient_edge(input) : torch::autograd::Edge()};
+  }
+  at::Tensor as_it_was(uint32_t i) const {
+    const auto kept = std::find_if(kept_.begin(), kept_.end(), [i](const Kept& each) { return each.input == i; });
+    if (kept == kept_.end()) return {};
+    const c10::TensorImpl& impl = *kept->data.unsafeGetTensorImpl();
+    at::Tensor tensor(impl.shallow_copy_and_detach(impl.version_counter(), true));
+    if (kept->history.is_valid()) torch::autograd::impl::set_gradient_edge(tensor, kept->history);
+    return tensor;
+  }
   static uint32_t version_of(const at::Tensor& tensor) {
     return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version());
   }
 
   std::vector<Input> inputs_;
+  std::vector<Kept> kept_;
 };
 
 // Stands for an operation of eager where torch names it.
@@ -63,11 +88,24 @@ class NamedNode final : public Node {
   const std::string name_;
 };
 
+// The program's hooks see tensors of its own alone.
+class NoSavedTensorHooks {
+ public:
+  NoSavedTensorHooks() : hooks_(at::SavedTensorDefaultHooks::get_tls_state()) {
+    at::SavedTensorDefaultHooks::set_tls_state({});
+  }
+  ~NoSavedTensorHooks() { at::SavedTensorDefaultHooks::set_tls_state(hooks_); }
+  NoSavedTensorHooks(const NoSavedTensorHooks&) = delete;
+  NoSavedTensorHooks& operator=(const NoSavedTensorHooks&) = delete;
+
+ private:
+  const at::impl::SavedTensorDefaultHooksTLS hooks_;
+};
+
 // In torch's words, whatever they are in this release: a saved variable of a tensor like the one that was changed.
 [[noreturn]] void raise_changed(const TrainingProgram& program, uint32_t saved, uint32_t version, uint32_t expected) {
   const graph::TensorMeta& meta = program.recording().joint->meta(program.saved()[saved]);
-  const at::impl::SavedTensorDefaultHooksTLS hooks = at::SavedTensorDefaultHooks::get_tls_state();
-  at::SavedTensorDefaultHooks::set_tls_state({});  // the program's see tensors of its own
+  const NoSavedTensorHooks no_hooks;
   const auto options = at::TensorOptions().dtype(from_dtype(meta.dtype)).device(from_device(meta.device));
   const std::vector<int64_t> strides(meta.sizes.size());
   at::Tensor changed = at::empty_strided(to_array(meta.sizes), strides, options);
@@ -78,7 +116,6 @@ class NamedNode final : public Node {
     torch::autograd::set_history(changed, NodePtr(node));
   }
   SavedVariable variable(changed, false);
-  at::SavedTensorDefaultHooks::set_tls_state(hooks);
   while (changed._version() < version) torch::autograd::impl::bump_version(changed);
   variable.unpack();
   TORCH_CHECK(false, torch::autograd::ERR_BACKWARD_TWICE);
@@ -369,7 +406,7 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
       for (size_t n = program->sums() ? 1 : exit.arrivals.size(); n > 0; --n) node->add_next_edge(target);
     }
   }
-  const auto all_inputs = std::make_shared<const CallInputs>(inputs, recording.inputs.size());
+  const auto all_inputs = std::make_shared<const CallInputs>(inputs, recording.inputs.size(), program->kept_inputs());
   for (const auto& node : nodes) node->save(forward, inputs, registers, all_inputs);
   torch::autograd::edge_list of_views;
   for (const auto& [output, place] : history.views) of_views.emplace_back(nodes[place.block], place.entry);

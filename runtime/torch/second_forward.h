@@ -23,6 +23,8 @@ class SecondForward {
 
   // Whether it begins with this input of the graph.
   bool reads(uint32_t input) const { return reads_.empty() || reads_[input]; }
+  // Whether there can be one.
+  bool is_possible() const { return why_not_.empty(); }
   // Before the first of the next, while nobody else uses the recording's joint graph. Throws where the graph cannot be
   // run twice, with the reason.
   void prepare();

@@ -14,6 +14,7 @@
 #include "graph/generated/builders.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
+#include "runtime/torch/global_state.h"
 #include "runtime/torch/saved_readers.h"
 
 namespace framejit::torchlib {
@@ -67,7 +68,7 @@ constexpr size_t kMostPlansOfParts = 16;
 
 TrainingProgram::TrainingProgram(std::shared_ptr<Recording> recording)
     : recording_(std::move(recording)), history_(cut_into_blocks(*recording_)), parts_(history_.blocks.size()) {
-  // Autocast is usually over when the backward runs.
+  // It is usually over when the backward runs.
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   record_usual_plans();
   for (size_t block = 0; block < parts_.size(); ++block)
@@ -188,6 +189,20 @@ void TrainingProgram::choose_needs() {
     part.needs.slots.assign(saved_.size(), kNone);
     for (uint32_t slot = 0; slot < part.needs.saved.size(); ++slot) part.needs.slots[part.needs.saved[slot]] = slot;
   }
+  choose_kept_inputs();
+}
+
+void TrainingProgram::choose_kept_inputs() {
+  std::set<uint32_t> kept;
+  for (const Part& part : parts_) {
+    if (!part.second_forward->is_possible()) continue;
+    std::vector<bool> has(recording_->inputs.size());
+    for (uint32_t i : part.needs.saved)
+      if (saves_input(i) && !saves_copy(i)) has[recording_->joint->value(saved_[i]).index] = true;
+    for (uint32_t input = 0; input < has.size(); ++input)
+      if (part.second_forward->reads(input) && !has[input]) kept.insert(input);
+  }
+  kept_inputs_.assign(kept.begin(), kept.end());
 }
 
 namespace {
@@ -328,6 +343,7 @@ BackwardPlan& TrainingProgram::record(size_t block, std::vector<TangentMeta> tan
     if (is_wanted.back()) ends.insert(ends.end(), arrivals.begin(), arrivals.end());
   }
   auto plan = std::make_unique<BackwardPlan>();
+  plan->autocast = autocast_state();
   plan->graph = record_backward(*recording_, history.entries, tangents, ends);
   std::vector<ValueId> gradients(is_wanted.size());
   for (size_t i = 0, next = 0; i < gradients.size(); ++i)
@@ -353,8 +369,9 @@ BackwardPlan& TrainingProgram::add_plan(size_t block, std::vector<TangentMeta> t
 
 BackwardPlan* TrainingProgram::find_plan(size_t block, const std::vector<at::Tensor>& gradients,
                                          const std::vector<bool>& wanted) const {
+  const uint64_t autocast = autocast_state();
   for (const auto& plan : parts_[block].plans)
-    if (plan->wanted == wanted && fits(*plan, gradients)) return plan.get();
+    if (plan->wanted == wanted && plan->autocast == autocast && fits(*plan, gradients)) return plan.get();
   return nullptr;
 }
 

@@ -18,8 +18,10 @@
 
 namespace framejit::torchlib {
 
-// A block's backward, specialised to which gradients arrive, how they are laid out and what is asked for.
+// A block's backward, specialised to which gradients arrive, how they are laid out, what is asked for and how autocast
+// is set: autograd's formulas call operators that it casts for.
 struct BackwardPlan {
+  uint64_t autocast = 0;              // autocast_state()
   std::vector<TangentMeta> tangents;  // beside the block's entries
   std::vector<bool> wanted;           // beside the block's exits; empty: all
   // `gradients`: for each of the block's exits, its arrivals; their sum alone where kernels compute it.
@@ -59,6 +61,8 @@ class TrainingProgram {
     std::vector<uint32_t> slots;  // beside saved(): where it is in `saved`, or kNone
   };
   static constexpr uint32_t kNone = 0xffffffffu;
+  // Inputs of the graph that a second derivative of a block begins with and that the block has not saved.
+  const std::vector<uint32_t>& kept_inputs() const { return kept_inputs_; }
   // Where the one that is there for saved()[i] is in watched(); kNone: there is none.
   uint32_t watched_for(size_t i) const { return watched_for_[i]; }
   const Needs& needs_of(size_t block) const { return parts_[block].needs; }
@@ -98,6 +102,7 @@ class TrainingProgram {
   void collect_saved();
   void find_roots_among_saved();
   void choose_needs();
+  void choose_kept_inputs();
   void sum_arrivals(size_t block, BackwardGraph& backward) const;
   bool compute_again(BackwardPlan& plan) const;
 
@@ -107,6 +112,7 @@ class TrainingProgram {
   std::vector<uint32_t> watched_for_;  // beside saved_
   std::vector<uint32_t> saved_roots_;  // beside saved_
   Recorder::Origins origins_;
+  std::vector<uint32_t> kept_inputs_;
   History history_;
   std::vector<Part> parts_;                        // beside history_.blocks
   std::vector<bool> copied_;                       // beside saved_, may be empty

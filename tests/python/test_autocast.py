@@ -123,3 +123,49 @@ def test_a_weight_that_two_calls_share():
         return torch.tanh(x @ weight)
 
     assert torch.equal(gradient(framejit.to_static(fn)), gradient(fn))
+
+
+# ---- a backward under autocast, whose formulas call operators that are cast for ----
+
+
+def low():
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def off():
+    return torch.autocast("cpu", enabled=False)
+
+
+def scores(x, w):
+    y = (x @ w).tanh()
+    return (y.pow(3) @ w.t()).softmax(-1) * x.exp()
+
+
+GRADIENTS = {  # the first as the recorded backward expects, the others laid out in other ways
+    "contiguous": lambda: torch.linspace(-1, 1, 12).view(3, 4),
+    "transposed": lambda: torch.linspace(-1, 1, 12).view(4, 3).t(),
+    "expanded": lambda: torch.linspace(-1, 1, 4).expand(3, 4),
+}
+
+
+def gradients(fn, around, within, gradient):
+    x = torch.linspace(-1, 1, 12).view(3, 4).requires_grad_()
+    w = torch.linspace(-1, 2, 16).view(4, 4).requires_grad_()
+    with around():
+        result = fn(x, w)
+        with within():
+            result.backward(gradient().to(result.dtype))
+    return result.detach(), x.grad, w.grad
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("states", [(low, low), (off, low), (low, off), (off, low, off), (low, off, low)], ids=len)
+def test_backward_under_another_state(states, gradient):
+    """The states of the backward, one after the other, under the first one of the forward."""
+    compiled = framejit.to_static(scores)
+    for within in states * 2:
+        expected = gradients(scores, states[0], within, GRADIENTS[gradient])
+        got = gradients(compiled, states[0], within, GRADIENTS[gradient])
+        for one, other in zip(expected, got):
+            assert one.dtype is other.dtype and torch.equal(one, other)
+    assert compiled.cache_info().hits == 2 * len(states) - 1

@@ -1,5 +1,7 @@
 """Results of one graph that lie in the history of others of its results, as eager's do: a backward goes through them."""
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -304,3 +306,54 @@ def test_results_name_the_operations_that_made_them_in_eager():
         assert names(got) == names(expected)
         assert repr(got) == repr(expected)
     assert compiled.cache_info().hits == 2 and len(compiled.graphs) == 1
+
+
+# ---- a second derivative begins with inputs that are gone ----
+
+
+def across_a_break(x, w):
+    y = x.sin()
+    framejit.graph_break()
+    return (y * 2 + w).exp()
+
+
+def with_a_temporary(x, w):
+    return ((x + x.new_ones(3).cumsum(0)) * 2 + w).exp()
+
+
+def of_two_graphs(x, w):
+    y = x.exp() + 1
+    framejit.graph_break()
+    z = y / 2 - w
+    framejit.graph_break()
+    return z + z.sum()
+
+
+@pytest.mark.parametrize("function", [across_a_break, with_a_temporary, of_two_graphs], ids=lambda f: f.__name__)
+def test_second_derivative_where_a_tensor_between_is_gone(function):
+    def observe(call):
+        x, w = torch.tensor([0.5, -1.5, 2.0], requires_grad=True), torch.linspace(0, 1, 3).requires_grad_()
+        first = torch.autograd.grad(call(x, w).sin().sum(), [x, w], create_graph=True)
+        return [*first, *torch.autograd.grad(sum(grad.sin().sum() for grad in first), [x, w])]
+
+    compiled = framejit.to_static(function)
+    expected = observe(function)
+    for _ in range(2):
+        torch.testing.assert_close(observe(compiled), expected)
+    assert compiled.cache_info().hits
+
+
+def test_tensor_between_dies_where_eagers_does():
+    def observe(call):
+        x = torch.tensor([0.5, -1.5, 2.0], requires_grad=True)
+        y = x.sin()
+        reference = weakref.ref(y)
+        z = call(y)
+        del y
+        return reference() is None, z.sum()
+
+    compiled = framejit.to_static(lambda y: y * 2)
+    for _ in range(2):
+        gone, result = observe(compiled)
+        assert gone and observe(lambda y: y * 2)[0]
+        assert result.requires_grad
