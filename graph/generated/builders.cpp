@@ -66,6 +66,10 @@ Result<std::array<ValueId, 3>, BuildError> _native_batch_norm_legit_no_stats(Bui
   const Operand operands[] = {operand_of(input), operand_of(weight), operand_of(bias), operand_of(training), operand_of(momentum), operand_of(eps)};
   return builder.some<3>(k__native_batch_norm_legit_no_stats, operands);
 }
+Result<std::array<ValueId, 2>, BuildError> _native_multi_head_attention(Builder& builder, const TensorArg& query, const TensorArg& key, const TensorArg& value, int64_t embed_dim, int64_t num_head, const TensorArg& qkv_weight, const TensorArg& qkv_bias, const TensorArg& proj_weight, const TensorArg& proj_bias, const std::optional<TensorArg>& mask, bool need_weights, bool average_attn_weights, std::optional<int64_t> mask_type) {
+  const Operand operands[] = {operand_of(query), operand_of(key), operand_of(value), operand_of(embed_dim), operand_of(num_head), operand_of(qkv_weight), operand_of(qkv_bias), operand_of(proj_weight), operand_of(proj_bias), operand_of(mask), operand_of(need_weights), operand_of(average_attn_weights), operand_of(mask_type)};
+  return builder.some<2>(k__native_multi_head_attention, operands);
+}
 Result<ValueId, BuildError> _pin_memory(Builder& builder, const TensorArg& self, std::optional<Device> device) {
   const Operand operands[] = {operand_of(self), operand_of(device)};
   return builder.one(k__pin_memory, operands);
@@ -93,6 +97,10 @@ Result<ValueId, BuildError> _softmax_backward_data(Builder& builder, const Tenso
 Result<ValueId, BuildError> _to_copy(Builder& builder, const TensorArg& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin_memory, bool non_blocking, std::optional<MemoryFormat> memory_format) {
   const Operand operands[] = {operand_of(self), operand_of(dtype), operand_of(layout), operand_of(device), operand_of(pin_memory), operand_of(non_blocking), operand_of(memory_format)};
   return builder.one(k__to_copy, operands);
+}
+Result<ValueId, BuildError> _transformer_encoder_layer_fwd(Builder& builder, const TensorArg& src, int64_t embed_dim, int64_t num_heads, const TensorArg& qkv_weight, const TensorArg& qkv_bias, const TensorArg& proj_weight, const TensorArg& proj_bias, bool use_gelu, bool norm_first, double eps, const TensorArg& norm_weight_1, const TensorArg& norm_bias_1, const TensorArg& norm_weight_2, const TensorArg& norm_bias_2, const TensorArg& ffn_weight_1, const TensorArg& ffn_bias_1, const TensorArg& ffn_weight_2, const TensorArg& ffn_bias_2, const std::optional<TensorArg>& mask, std::optional<int64_t> mask_type) {
+  const Operand operands[] = {operand_of(src), operand_of(embed_dim), operand_of(num_heads), operand_of(qkv_weight), operand_of(qkv_bias), operand_of(proj_weight), operand_of(proj_bias), operand_of(use_gelu), operand_of(norm_first), operand_of(eps), operand_of(norm_weight_1), operand_of(norm_bias_1), operand_of(norm_weight_2), operand_of(norm_bias_2), operand_of(ffn_weight_1), operand_of(ffn_bias_1), operand_of(ffn_weight_2), operand_of(ffn_bias_2), operand_of(mask), operand_of(mask_type)};
+  return builder.one(k__transformer_encoder_layer_fwd, operands);
 }
 Result<std::array<ValueId, 3>, BuildError> _unique2(Builder& builder, const TensorArg& self, bool sorted, bool return_inverse, bool return_counts) {
   const Operand operands[] = {operand_of(self), operand_of(sorted), operand_of(return_inverse), operand_of(return_counts)};
@@ -765,6 +773,14 @@ Result<ValueId, BuildError> eye(Builder& builder, int64_t n, std::optional<DType
 Result<ValueId, BuildError> eye_m(Builder& builder, int64_t n, int64_t m, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin_memory) {
   const Operand operands[] = {operand_of(n), operand_of(m), operand_of(dtype), operand_of(layout), operand_of(device), operand_of(pin_memory)};
   return builder.one(k_eye_m, operands);
+}
+Result<std::array<ValueId, 2>, BuildError> fake_quantize_per_channel_affine_cachemask(Builder& builder, const TensorArg& self, const TensorArg& scale, const TensorArg& zero_point, int64_t axis, int64_t quant_min, int64_t quant_max) {
+  const Operand operands[] = {operand_of(self), operand_of(scale), operand_of(zero_point), operand_of(axis), operand_of(quant_min), operand_of(quant_max)};
+  return builder.some<2>(k_fake_quantize_per_channel_affine_cachemask, operands);
+}
+Result<std::array<ValueId, 2>, BuildError> fake_quantize_per_tensor_affine_cachemask(Builder& builder, const TensorArg& self, double scale, int64_t zero_point, int64_t quant_min, int64_t quant_max) {
+  const Operand operands[] = {operand_of(self), operand_of(scale), operand_of(zero_point), operand_of(quant_min), operand_of(quant_max)};
+  return builder.some<2>(k_fake_quantize_per_tensor_affine_cachemask, operands);
 }
 Result<ValueId, BuildError> fill_scalar(Builder& builder, const TensorArg& self, const Scalar& value) {
   const Operand operands[] = {operand_of(self), operand_of(value)};

@@ -38,6 +38,8 @@ Result<ValueId, BuildError> _log_softmax_backward_data(Builder& builder, const T
 Result<std::array<ValueId, 3>, BuildError> _native_batch_norm_legit(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, const TensorArg& running_mean, const TensorArg& running_var, bool training, double momentum, double eps);
 // aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
 Result<std::array<ValueId, 3>, BuildError> _native_batch_norm_legit_no_stats(Builder& builder, const TensorArg& input, const std::optional<TensorArg>& weight, const std::optional<TensorArg>& bias, bool training, double momentum, double eps);
+// aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)
+Result<std::array<ValueId, 2>, BuildError> _native_multi_head_attention(Builder& builder, const TensorArg& query, const TensorArg& key, const TensorArg& value, int64_t embed_dim, int64_t num_head, const TensorArg& qkv_weight, const TensorArg& qkv_bias, const TensorArg& proj_weight, const TensorArg& proj_bias, const std::optional<TensorArg>& mask = std::nullopt, bool need_weights = true, bool average_attn_weights = true, std::optional<int64_t> mask_type = std::nullopt);
 // aten::_pin_memory(Tensor self, Device? device=None) -> Tensor
 Result<ValueId, BuildError> _pin_memory(Builder& builder, const TensorArg& self, std::optional<Device> device = std::nullopt);
 // aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)
@@ -52,6 +54,8 @@ Result<ValueId, BuildError> _softmax(Builder& builder, const TensorArg& self, in
 Result<ValueId, BuildError> _softmax_backward_data(Builder& builder, const TensorArg& grad_output, const TensorArg& output, int64_t dim, DType input_dtype);
 // aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor
 Result<ValueId, BuildError> _to_copy(Builder& builder, const TensorArg& self, std::optional<DType> dtype = std::nullopt, std::optional<Layout> layout = std::nullopt, std::optional<Device> device = std::nullopt, std::optional<bool> pin_memory = std::nullopt, bool non_blocking = false, std::optional<MemoryFormat> memory_format = std::nullopt);
+// aten::_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None) -> Tensor
+Result<ValueId, BuildError> _transformer_encoder_layer_fwd(Builder& builder, const TensorArg& src, int64_t embed_dim, int64_t num_heads, const TensorArg& qkv_weight, const TensorArg& qkv_bias, const TensorArg& proj_weight, const TensorArg& proj_bias, bool use_gelu, bool norm_first, double eps, const TensorArg& norm_weight_1, const TensorArg& norm_bias_1, const TensorArg& norm_weight_2, const TensorArg& norm_bias_2, const TensorArg& ffn_weight_1, const TensorArg& ffn_bias_1, const TensorArg& ffn_weight_2, const TensorArg& ffn_bias_2, const std::optional<TensorArg>& mask = std::nullopt, std::optional<int64_t> mask_type = std::nullopt);
 // aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)
 Result<std::array<ValueId, 3>, BuildError> _unique2(Builder& builder, const TensorArg& self, bool sorted = true, bool return_inverse = false, bool return_counts = false);
 // aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor
@@ -388,6 +392,10 @@ Result<ValueId, BuildError> exponential_(Builder& builder, const TensorArg& self
 Result<ValueId, BuildError> eye(Builder& builder, int64_t n, std::optional<DType> dtype = std::nullopt, std::optional<Layout> layout = std::nullopt, std::optional<Device> device = std::nullopt, std::optional<bool> pin_memory = std::nullopt);
 // aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 Result<ValueId, BuildError> eye_m(Builder& builder, int64_t n, int64_t m, std::optional<DType> dtype = std::nullopt, std::optional<Layout> layout = std::nullopt, std::optional<Device> device = std::nullopt, std::optional<bool> pin_memory = std::nullopt);
+// aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)
+Result<std::array<ValueId, 2>, BuildError> fake_quantize_per_channel_affine_cachemask(Builder& builder, const TensorArg& self, const TensorArg& scale, const TensorArg& zero_point, int64_t axis, int64_t quant_min, int64_t quant_max);
+// aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)
+Result<std::array<ValueId, 2>, BuildError> fake_quantize_per_tensor_affine_cachemask(Builder& builder, const TensorArg& self, double scale, int64_t zero_point, int64_t quant_min, int64_t quant_max);
 // aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
 Result<ValueId, BuildError> fill_scalar(Builder& builder, const TensorArg& self, const Scalar& value);
 // aten::fill.Tensor(Tensor self, Tensor value) -> Tensor

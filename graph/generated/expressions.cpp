@@ -1746,6 +1746,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // _log_softmax_backward_data
     {nullptr, nullptr},  // _native_batch_norm_legit
     {nullptr, nullptr},  // _native_batch_norm_legit.no_stats
+    {nullptr, nullptr},  // _native_multi_head_attention
     {nullptr, nullptr},  // _pin_memory
     {nullptr, nullptr},  // _reshape_alias
     {nullptr, nullptr},  // _scaled_dot_product_flash_attention_for_cpu
@@ -1753,6 +1754,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // _softmax
     {nullptr, nullptr},  // _softmax_backward_data
     {nullptr, nullptr},  // _to_copy
+    {nullptr, nullptr},  // _transformer_encoder_layer_fwd
     {nullptr, nullptr},  // _unique2
     {nullptr, nullptr},  // _unsafe_view
     {nullptr, nullptr},  // _weight_norm_interface
@@ -1921,6 +1923,8 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // exponential_
     {nullptr, nullptr},  // eye
     {nullptr, nullptr},  // eye.m
+    {nullptr, nullptr},  // fake_quantize_per_channel_affine_cachemask
+    {nullptr, nullptr},  // fake_quantize_per_tensor_affine_cachemask
     {nullptr, nullptr},  // fill.Scalar
     {nullptr, nullptr},  // fill.Tensor
     {&k_fill__Scalar, nullptr},  // fill_.Scalar

@@ -54,6 +54,9 @@ const OpRow kOpRows[] = {
     {"aten::_native_batch_norm_legit.no_stats",
      "aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
      kOpCpuRule | kOpNative, [](InferContext& c) { return infer::batch_norm_no_stats(c); }},
+    {"aten::_native_multi_head_attention",
+     "aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)",
+     kOpCpuRule | kOpNative, [](InferContext& c) { return infer::native_multi_head_attention(c); }},
     {"aten::_pin_memory",
      "aten::_pin_memory(Tensor self, Device? device=None) -> Tensor",
      kOpNative, [](InferContext& c) { return infer::pin_memory(c); }},
@@ -75,6 +78,9 @@ const OpRow kOpRows[] = {
     {"aten::_to_copy",
      "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
      kOpNative, [](InferContext& c) { return infer::to_copy(c); }},
+    {"aten::_transformer_encoder_layer_fwd",
+     "aten::_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None) -> Tensor",
+     kOpCpuRule | kOpNative, [](InferContext& c) { return infer::transformer_encoder_layer(c); }},
     {"aten::_unique2",
      "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
      kOpDataDependent, nullptr},
@@ -579,6 +585,12 @@ const OpRow kOpRows[] = {
     {"aten::eye.m",
      "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      kOpNative, [](InferContext& c) { return infer::eye_m(c); }},
+    {"aten::fake_quantize_per_channel_affine_cachemask",
+     "aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     kOpNative, [](InferContext& c) { return infer::fake_quantize_cachemask(c); }},
+    {"aten::fake_quantize_per_tensor_affine_cachemask",
+     "aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     kOpNative, [](InferContext& c) { return infer::fake_quantize_cachemask(c); }},
     {"aten::fill.Scalar",
      "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor",
      kOpNative, [](InferContext& c) { return infer::same_preserved(c); }},
@@ -1662,6 +1674,6 @@ const OpRow kOpRows[] = {
 };
 // clang-format on
 
-const uint32_t kOpRowCount = 551;
+const uint32_t kOpRowCount = 555;
 
 }  // namespace framejit::graph

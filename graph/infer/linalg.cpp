@@ -73,6 +73,8 @@ bool is_attention(const TensorMeta& q, const TensorMeta& k, const TensorMeta& v)
          q.device.is_cpu();
 }
 
+bool is_batch_of_rows(const TensorMeta& x) { return x.dim() == 3 && is_floating(x.dtype) && x.device.is_cpu(); }
+
 }  // namespace
 
 // query, key, value, dropout_p, is_causal, *, attn_mask, scale -> output, logsumexp
@@ -88,6 +90,33 @@ InferStatus flash_attention_cpu(InferContext& c) {
   TensorMeta& lse = c.add_fresh(DimVector{q.sizes[0], q.sizes[2], q.sizes[1]}, accumulate, q.device);
   std::swap(lse.sizes[1], lse.sizes[2]);
   std::swap(lse.strides[1], lse.strides[2]);
+  return InferStatus::kOk;
+}
+
+// query, key, value, embed_dim, num_head, weights and biases, mask, need_weights, average_attn_weights -> output,
+// weights
+InferStatus native_multi_head_attention(InferContext& c) {
+  const TensorMeta &q = c.self(0), &k = c.self(1);
+  const int64_t heads = c.integer(4);
+  if (!is_batch_of_rows(q) || !is_batch_of_rows(k) || !same_kind(q, k) || heads <= 0 || q.sizes[2] % heads != 0)
+    return c.unsure();
+  const bool wants_weights = c.boolean(10), averages = c.boolean(11);
+  c.add_fresh(q.sizes, q.dtype, q.device);
+  if (!wants_weights) {
+    c.add_undefined();
+  } else if (averages) {
+    c.add_fresh(DimVector{q.sizes[0], q.sizes[1], k.sizes[1]}, q.dtype, q.device);
+  } else {
+    c.add_fresh(DimVector{q.sizes[0], heads, q.sizes[1], k.sizes[1]}, q.dtype, q.device);
+  }
+  return InferStatus::kOk;
+}
+
+// src, ... -> a tensor like it, contiguous
+InferStatus transformer_encoder_layer(InferContext& c) {
+  const TensorMeta& src = c.self();
+  if (!is_batch_of_rows(src)) return c.unsure();
+  c.add_fresh(src.sizes, src.dtype, src.device);
   return InferStatus::kOk;
 }
 

@@ -262,6 +262,17 @@ InferStatus native_dropout(InferContext& c) {
   return InferStatus::kOk;
 }
 
+InferStatus fake_quantize_cachemask(InferContext& c) {
+  TensorMeta out = c.self();
+  if (!is_floating(out.dtype)) return c.unsure();
+  out.strides = preserved_strides(c.self());
+  TensorMeta mask = out;
+  mask.dtype = DType::kBool;
+  c.add_fresh(std::move(out));
+  c.add_fresh(std::move(mask));
+  return InferStatus::kOk;
+}
+
 InferStatus glu(InferContext& c) {
   TensorMeta half = c.self();
   int64_t dim = wrap_dim(c.integer(1), half.dim());

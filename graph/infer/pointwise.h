@@ -51,6 +51,8 @@ InferStatus gelu_inplace(InferContext& c);
 InferStatus softshrink(InferContext& c);
 // The fused dropout of CUDA: result and mask.
 InferStatus native_dropout(InferContext& c);
+// self, ... -> output, where the range did not clip it
+InferStatus fake_quantize_cachemask(InferContext& c);
 InferStatus glu(InferContext& c);
 InferStatus glu_backward(InferContext& c);
 InferStatus ldexp(InferContext& c);
