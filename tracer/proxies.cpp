@@ -23,6 +23,7 @@ InstrIndex end_of_tidy_handler(const bytecode::Decoded& code, InstrIndex handler
         continue;
       case SimOp::kReraise:
       case SimOp::kEndFinally:
+      case SimOp::kCleanupThrow:  // of a `yield from`
         return i;
       default:
         return {};

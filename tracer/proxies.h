@@ -8,8 +8,9 @@
 
 namespace framejit {
 
-// Where a handler that only tidies up raises again: the end of `except E as name`, and the region round a whole body
-// that turns StopIteration into RuntimeError (PEP 479). Invalid for others.
+// Where a handler that only tidies up raises again: the end of `except E as name`, the region round a whole body that
+// turns StopIteration into RuntimeError (PEP 479), and that of a `yield from`, which raises what its generator raised.
+// Invalid for others.
 InstrIndex end_of_tidy_handler(const bytecode::Decoded& code, InstrIndex handler);
 // Whether some handler may run code that the program wrote there: not only such as tidy up after a comprehension.
 bool handles_exceptions(const bytecode::Decoded& code);
