@@ -90,7 +90,15 @@ at::Tensor MetaCall::meta_tensor(const at::Tensor& tensor) {
   return meta;
 }
 
+// Where an operator takes any number (Recorder::takes_any_number).
+static c10::IValue ones(c10::ArrayRef<c10::IValue> numbers) {
+  c10::List<c10::Scalar> list;
+  for (size_t i = 0; i < numbers.size(); ++i) list.push_back(c10::Scalar(1.0));
+  return list;
+}
+
 c10::IValue MetaCall::convert(const c10::IValue& value) {
+  if (value.isSymFloat()) return c10::Scalar(1.0);
   if (value.isTensor()) return meta_tensor(value.toTensor());
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
@@ -100,6 +108,8 @@ c10::IValue MetaCall::convert(const c10::IValue& value) {
   if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
     c10::ArrayRef<c10::IValue> items = value.toListRef();
     bool tensors = std::any_of(items.begin(), items.end(), [](const c10::IValue& v) { return v.isTensor(); });
+    if (std::any_of(items.begin(), items.end(), [](const c10::IValue& v) { return v.isSymFloat(); }))
+      return ones(items);
     if (!tensors) return value;
     c10::List<std::optional<at::Tensor>> list;
     for (const c10::IValue& item : items)

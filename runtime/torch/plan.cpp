@@ -238,6 +238,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
     } else if (operand.is(Operand::Kind::kValues)) {
       ListSource& list = step.lists.emplace_back();
       list.arg = arg;
+      list.scalars = step.op->args[i] == ArgKind::kOther;
       list.optional = step.op->args[i] == ArgKind::kOptionalTensorList;
       for (ValueId id : operand.as_values()) list.regs.push_back(id.valid() ? int64_t{canonical_[id.index()]} : -1);
       step.arguments.emplace_back();
@@ -308,9 +309,15 @@ void Plan::find_number_tensors(std::span<const ValueId> keep) {
       source.from_tensor = source.number && (!computed[source.reg] || !is_below_autograd());
       if (!source.number) as_tensor[source.reg] = true;
     }
-    for (const ListSource& list : step.lists)
+    for (ListSource& list : step.lists) {
+      auto is_computed = [&](int64_t reg) { return computed[static_cast<size_t>(reg)]; };
+      if (list.scalars) {
+        list.from_tensor = !is_below_autograd() || !std::all_of(list.regs.begin(), list.regs.end(), is_computed);
+        if (!list.from_tensor) continue;
+      }
       for (int64_t reg : list.regs)
         if (reg >= 0) as_tensor[static_cast<size_t>(reg)] = true;
+    }
   }
   for (Step& step : steps_)
     if (step.number) step.as_tensor = as_tensor[step.results[0]];
@@ -466,7 +473,14 @@ void Plan::run_step(const Step& step, at::Tensor* registers, double* numbers, to
     }
   }
   for (const ListSource& list : step.lists) {
-    if (list.optional) {
+    if (list.scalars) {
+      c10::List<c10::Scalar> items;
+      items.reserve(list.regs.size());
+      for (int64_t reg : list.regs)
+        items.push_back(
+            number_of({list.arg, false, static_cast<uint32_t>(reg), true, list.from_tensor}, registers, numbers));
+      stack[base + list.arg] = std::move(items);
+    } else if (list.optional) {
       c10::List<std::optional<at::Tensor>> items;
       items.reserve(list.regs.size());
       for (int64_t reg : list.regs) items.push_back(reg < 0 ? std::nullopt : std::optional<at::Tensor>(registers[reg]));

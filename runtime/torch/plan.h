@@ -77,6 +77,8 @@ class Plan {
   };
   struct ListSource {
     uint16_t arg;
+    bool scalars = false;      // numbers of the graph
+    bool from_tensor = false;  // as Source
     bool optional;
     std::vector<int64_t> regs;  // -1: None
   };

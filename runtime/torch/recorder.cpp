@@ -205,11 +205,26 @@ Operand Recorder::list_operand(const OpEntry& op, const c10::IValue& list) {
   return Operand::values({ids, items.size()});
 }
 
-// Among elements of the first tensor that is given. What others give, or how it is laid out, may depend on the number:
-// a power of 1.
+namespace {
+
+// Of others what they give, or how it is laid out, may depend on the number: a power of 1.
+bool takes_any_number(const OpEntry& op) {
+  const std::string& name = op.info->name;
+  if (name.starts_with("aten::_foreach_")) return name.find("pow") == std::string::npos;
+  return op.native && op.info->has(graph::kOpPointwise) && !name.starts_with("aten::pow");
+}
+
+bool has_number(const c10::IValue& list) {
+  c10::ArrayRef<c10::IValue> items = list.toListRef();
+  return std::any_of(items.begin(), items.end(),
+                     [](const c10::IValue& item) { return number_of_scalar(item).valid(); });
+}
+
+}  // namespace
+
+// Among elements of the first tensor that is given.
 ValueId Recorder::fitting_number(const OpEntry& op, ValueId number) {
-  if (!op.native || !op.info->has(graph::kOpPointwise) || op.info->name.starts_with("aten::pow"))
-    stop_trace("DataDependentValue", op.info->name + " is given a number");
+  if (!takes_any_number(op)) stop_trace("DataDependentValue", op.info->name + " is given a number");
   graph::DType elements = graph::DType::kF64;
   for (const Operand& before : operands_)
     if (before.is_value() || before.is(Operand::Kind::kValues)) {
@@ -225,6 +240,22 @@ ValueId Recorder::fitting_number(const OpEntry& op, ValueId number) {
   return graph_->node(graph_->add_node(graph::number_op(*fit), {&operand, 1}, result, location_)).first_result;
 }
 
+// A list of Scalars some of which are numbers of the graph: all of them are, for the node.
+Operand Recorder::number_list(const OpEntry& op, const c10::IValue& list) {
+  c10::ArrayRef<c10::IValue> items = list.toListRef();
+  ValueId* ids = scratch_.allocate<ValueId>(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    ids[i] = number_of_scalar(items[i]);
+    if (!ids[i].valid()) {
+      if (!items[i].isDouble()) stop_trace("DataDependentValue", op.info->name + " is given numbers of several types");
+      const Operand same[] = {Operand::real(items[i].toDouble()), Operand::real(1)};
+      ids[i] = fake_impl(add_number(graph::NumberOp::kMultiply, same))->value();
+    }
+    ids[i] = fitting_number(op, ids[i]);
+  }
+  return Operand::values({ids, items.size()});
+}
+
 void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base) {
   operands_.clear();
   scratch_.reset();
@@ -234,6 +265,8 @@ void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base)
       operands_.push_back(tensor_operand(op, value.toTensor()));
     } else if (value.isList() && (op.args[i] == ArgKind::kTensorList || op.args[i] == ArgKind::kOptionalTensorList)) {
       operands_.push_back(list_operand(op, value));
+    } else if (gives_numbers_ && value.isList() && has_number(value)) {
+      operands_.push_back(number_list(op, value));
     } else if (const ValueId number = number_of_scalar(value); number.valid()) {
       operands_.push_back(Operand::value(fitting_number(op, number)));
     } else {

@@ -281,3 +281,29 @@ def test_float_of_a_tensor_with_a_history_warns_as_in_eager():
     command = [sys.executable, "-c", WARNING]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     assert int(printed) == (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9))
+
+
+FOREACH = {
+    "numbers alone": lambda x, n: torch._foreach_mul([x, x + 1], [n, n * 2]),
+    "beside floats": lambda x, n: torch._foreach_add([x, x + 1], [n, 0.5]),
+    "in place": lambda x, n: foreach_in_place(x, n),
+    "one for all": lambda x, n: torch._foreach_div([x, x + 1], n),
+    "values of addcdiv": lambda x, n: torch._foreach_addcdiv([x, x], [x, x], [x.abs() + 1, x.exp()], [n, -n]),
+}
+
+
+def foreach_in_place(x, n):
+    tensors = [x.clone(), x + 1]
+    torch._foreach_addcmul_(tensors, [x, x], [x, x], [n, n + 1])
+    torch._foreach_sub_(tensors, n)
+    return tensors
+
+
+@pytest.mark.parametrize("name", sorted(FOREACH))
+def test_list_of_numbers(name):
+    def program(x):
+        return FOREACH[name](x, x[1].item() + 0.25)
+
+    assert_same_as_eager(program, x3(), breaks=0, graphs=1)
+    assert_same_as_eager(program, x3().double(), breaks=0, graphs=1)
+    assert_same_as_eager(program, x3().half(), breaks=0, graphs=1)

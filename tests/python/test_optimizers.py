@@ -62,6 +62,10 @@ IN_A_GRAPH = {
     "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
     "nesterov": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, momentum=0.5),
+    "sgd for each": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, foreach=True),
+    "adam for each": lambda parameters: torch.optim.Adam(parameters, lr=0.01, foreach=True),
+    "adamw for each": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, foreach=True),
+    "rmsprop for each": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, momentum=0.5, foreach=True),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
     "adam with decay": lambda parameters: torch.optim.Adam(parameters, lr=0.01, weight_decay=0.1),
     "amsgrad": lambda parameters: torch.optim.Adam(parameters, lr=0.01, amsgrad=True),
@@ -92,6 +96,71 @@ def test_a_step_is_one_graph(name, backend):
     for one, other in zip(nets[0].parameters(), nets[1].parameters()):
         assert same(one, other) and same(one.grad, other.grad)
     assert any("add_" in str(graph) and "mm" in str(graph) for graph in compiled.graphs)
+
+
+def settled(make, steps=10):
+    """The counts of the last of some steps, which are all eager's. `make(net, optimizer)`: the step."""
+    nets = model(), model()
+    eager, compiled = (make(net, torch.optim.Adam(net.parameters(), lr=0.01)) for net in nets)
+    compiled = framejit.to_static(compiled, backend="aten")
+    x = torch.linspace(-1, 1, 32).view(4, 8)
+    for _ in range(steps):
+        with counts.counting() as counted:
+            got = compiled(x)
+        assert torch.equal(eager(x), got)
+        assert not counted.fallbacks
+    for one, other in zip(nets[0].parameters(), nets[1].parameters()):
+        assert torch.equal(one, other) and torch.equal(one.grad, other.grad)
+    return counted
+
+
+def clipped(net, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def scheduled(net, optimizer):
+    torch.optim.lr_scheduler.StepLR(optimizer, 3)  # puts a function with a weak reference in front of step()
+    return training(net, optimizer)
+
+
+def averaged(net, optimizer):
+    average = [parameter.detach().clone() for parameter in net.parameters()]
+    trained = training(net, optimizer)
+
+    def step(x):
+        loss = trained(x)
+        with torch.no_grad():
+            for mean, parameter in zip(average, net.parameters()):
+                mean.mul_(0.9).add_(parameter, alpha=0.1)
+        return loss + sum(mean.sum() for mean in average)
+
+    return step
+
+
+def logged(net, optimizer):
+    trained, history = training(net, optimizer), {}
+
+    def step(x):
+        loss = trained(x)
+        history["loss"] = loss.item()
+        history["norms"] = [parameter.grad.norm().item() for parameter in net.parameters()]
+        return loss * history["norms"][0]
+
+    return step
+
+
+@pytest.mark.parametrize("make", [clipped, scheduled, averaged, logged], ids=lambda make: make.__name__)
+def test_what_surrounds_a_step_is_in_its_graph(make):
+    counted = settled(make)
+    assert (counted.breaks, counted.captures, counted.hits) == (0, 0, 1), counted.break_reasons
 
 
 def test_a_step_is_one_graph_beside_torch_compile():
