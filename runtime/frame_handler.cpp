@@ -67,6 +67,7 @@ class HookedFrame {
       return start;
     });
     if (found.error) return 1;
+    if (!found.entry || !found.entry->returns()) owned.clear();
     if (found.captured && !engine().everything && is_idle(*cache_)) set_code_mark(code_, CodeMark::kGivenUp);
     if (!found.entry) return 0;
     if (!found.entry->returns()) return run_twin(binder, result);

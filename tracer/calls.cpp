@@ -288,8 +288,8 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
 SymValue Simulator::referent(PyObject* reference) {
   if (is_in_backward()) refuse_in_body("a weak reference is asked");
   const Outside* outside = world_.find(reference);
-  PyObject* target = keep(Ref::borrow(referent_of(outside->real.get())));
-  return world_.wrap(target, world_.sources().read(SourceKind::kReferent, outside->source));
+  const Ref target = Ref::borrow(referent_of(outside->real.get()));
+  return world_.wrap(target.get(), world_.sources().read(SourceKind::kReferent, outside->source));
 }
 
 // operator.itemgetter, attrgetter and methodcaller, made in the trace: they say how they were made.

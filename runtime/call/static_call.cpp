@@ -112,6 +112,7 @@ PyObject* StaticCall::run_bound(PyObject** slots) {
   FoundEntry found = find_or_capture(*cache, *state_->entry, {slots, nullptr}, owned, [&] { return start(slots); });
   if (found.error) return nullptr;
   if (self_.full_graph && breaks_full_graph(found)) return nullptr;
+  if (!found.entry || !found.entry->returns()) owned.clear();
   return run_found(std::move(found));
 }
 

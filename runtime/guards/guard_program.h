@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/py_ref.h"
@@ -34,16 +35,18 @@ struct FrameInputs {
   mutable std::optional<uint64_t> global_state = std::nullopt;
 };
 
-// New references that a check had to make: values of C-level attributes. They live until the call is over.
+// New references that a check had to make: values of C-level attributes. They live until the entry has run; where code
+// of the program runs instead, it must not find them held.
 class OwnedValues {
  public:
   OwnedValues() = default;
-  ~OwnedValues() {
-    for (PyObject* value : values_) Py_DECREF(value);
-  }
+  ~OwnedValues() { clear(); }
   OwnedValues(const OwnedValues&) = delete;
   OwnedValues& operator=(const OwnedValues&) = delete;
   void add(PyObject* stolen) { values_.push_back(stolen); }
+  void clear() {
+    for (PyObject* value : std::exchange(values_, {})) Py_DECREF(value);
+  }
 
  private:
   std::vector<PyObject*> values_;

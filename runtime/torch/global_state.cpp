@@ -47,7 +47,7 @@ bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_id
 
 // It is on for a device where its key is not excluded.
 uint64_t autocast_state() {
-  const c10::DispatchKeySet on = c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_;
+  c10::DispatchKeySet on = c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_;
   if (on.empty()) return 0;
   const auto type_of = [](c10::DeviceType device) {
     return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
