@@ -32,6 +32,7 @@ struct VersionTraits {
   bool list_asks_length;  // list() asks for __len__ before __iter__
   bool needle_first;      // a search compares what is looked for with the item, not the item with it
   bool close_returns;     // close() of a generator gives what the generator returns then
+  bool sum_compensates;   // sum() of floats keeps what their additions lose
 };
 
 const VersionTraits& traits(Version version);

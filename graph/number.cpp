@@ -50,6 +50,12 @@ std::optional<double> power(double base, double exponent) {
   return std::pow(base, exponent);
 }
 
+// Neumaier's: "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974.
+double lost(double a, double b) {
+  const double sum = a + b;
+  return std::fabs(a) >= std::fabs(b) ? (a - sum) + b : (b - sum) + a;
+}
+
 std::optional<double> fitting(double number, DType elements) {
   return holds(elements, Operand::real(number)) ? std::optional(number) : std::nullopt;
 }
@@ -84,6 +90,10 @@ std::optional<double> compute_number(NumberOp op, double a, double b) {
       return -a;
     case NumberOp::kSqrt:
       return a < 0 ? std::nullopt : std::optional(std::sqrt(a));
+    case NumberOp::kLost:
+      return lost(a, b);
+    case NumberOp::kRestore:
+      return b != 0 && std::isfinite(b) ? a + b : a;
     case NumberOp::kFitF32:
       return fitting(a, DType::kF32);
     case NumberOp::kFitF16:

@@ -97,8 +97,9 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
   SymValue iterator = sim.get_iter(args.positional[0]);
   // Numbers are left to C, which may add floats with a correction, and text, which it refuses.
   auto is_number = [&](SymValue& value) {
-    PyObject* obj = sim.realise(value);
-    return PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyComplex_CheckExact(obj) || PyBool_Check(obj);
+    PyObject* obj = sim.hold(value);
+    return sim.is_number(value) || PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyComplex_CheckExact(obj) ||
+           PyBool_Check(obj);
   };
   if (PyObject* start = sim.realise(total);
       PyUnicode_Check(start) || PyBytes_Check(start) || PyByteArray_Check(start)) {
@@ -111,7 +112,8 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
     for (; item && is_number(*item); item = sim.next(iterator))
       sim.check_status(PyList_Append(numbers.get(), item->get()));
     CallArgs summed{{SymValue(numbers), total}, {}};
-    total = sim.call_c(callable, summed);
+    total = sim.world().holds_number(numbers.get()) ? sim.sum_of_numbers(total.get(), numbers.get())
+                                                    : sim.call_c(callable, summed);
   }
   for (; item; item = sim.next(iterator))
     total = sim.binary(bytecode::BinaryKind::kAdd, false, std::move(total), std::move(*item));

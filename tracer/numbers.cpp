@@ -116,6 +116,74 @@ SymValue Simulator::unary_of_number(bytecode::UnaryKind kind, SymValue number) {
   return compute_number(NumberOp::kNegate, {{world_.number_tensor(number.get()), 0}});
 }
 
+namespace {
+
+// A sum of floats as Python/bltinmodule.c makes it: of integers first, and from the first float on in floats.
+class SumOfNumbers {
+ public:
+  SumOfNumbers(Simulator& sim, PyObject* start)
+      : sim_(sim),
+        whole_(Ref::borrow(start)),
+        // Not behind True or False, which the additions of floats begin with in another way.
+        compensates_(bytecode::traits(sim.frame().code->version).sum_compensates && !PyBool_Check(start)) {
+    if (PyLong_Check(start)) return;
+    in_floats_ = true;
+    sum_ = operand(start);
+  }
+
+  void add(PyObject* item) {
+    const bool is_whole = PyLong_Check(item);
+    if (!in_floats_ && is_whole) {
+      whole_ = sim_.check(PyNumber_Add(whole_.get(), item));
+      return;
+    }
+    const Operand further = operand(item);
+    if (!in_floats_) {
+      sum_ = compute(NumberOp::kAdd, operand(whole_.get()), further);
+      in_floats_ = true;
+      return;
+    }
+    if (compensates_ && !is_whole) lost_ = compute(NumberOp::kAdd, lost_, compute(NumberOp::kLost, sum_, further));
+    sum_ = compute(NumberOp::kAdd, sum_, further);
+  }
+
+  SymValue result() {
+    if (!in_floats_) return SymValue(std::move(whole_));
+    if (compensates_) sum_ = compute(NumberOp::kRestore, sum_, lost_);
+    return sum_.number ? std::move(last_) : SymValue(sim_.check(PyFloat_FromDouble(sum_.known)));
+  }
+
+ private:
+  Operand operand(PyObject* item) {
+    if (sim_.world().is_number(item)) return {sim_.world().number_tensor(item), 0};
+    const std::optional<double> known =
+        PyBool_Check(item) ? std::optional(item == Py_True ? 1.0 : 0.0) : as_double(item);
+    if (!known) sim_.stop(StopReason::kDataDependentValue, "a number out of a tensor is added to others");
+    return {nullptr, *known};
+  }
+
+  Operand compute(NumberOp op, const Operand& a, const Operand& b) {
+    if (!a.number && !b.number) return {nullptr, *graph::compute_number(op, a.known, b.known)};
+    last_ = sim_.compute_number(op, {a, b});
+    return {sim_.world().number_tensor(last_.get()), 0};
+  }
+
+  Simulator& sim_;
+  Ref whole_;
+  const bool compensates_;
+  bool in_floats_ = false;
+  Operand sum_, lost_;
+  SymValue last_;  // of the graph
+};
+
+}  // namespace
+
+SymValue Simulator::sum_of_numbers(PyObject* start, PyObject* numbers) {
+  SumOfNumbers sum(*this, start);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(numbers); ++i) sum.add(PyList_GET_ITEM(numbers, i));
+  return sum.result();
+}
+
 bool Simulator::moves_numbers(PyObject* container, PyObject* method) {
   static constexpr std::string_view kMoving[] = {
       "append", "appendleft", "clear",       "copy",     "extend",  "extendleft",   "get",        "insert",

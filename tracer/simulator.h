@@ -246,6 +246,8 @@ class Simulator {
   SymValue compute_number(graph::NumberOp op, const std::vector<TensorHost::NumberOperand>& operands);
   // One of the operands is such a number.
   SymValue binary_of_number(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
+  // Of Python numbers in a list, some of them numbers of the graph, from `start` on.
+  SymValue sum_of_numbers(PyObject* start, PyObject* numbers);
   SymValue unary_of_number(bytecode::UnaryKind kind, SymValue number);
   bool is_number(const SymValue& value) const { return world_.is_number(value.get()); }
   // Whether a method of a builtin container moves them about alone. Stops where one that does not is called of a

@@ -307,3 +307,42 @@ def test_list_of_numbers(name):
     assert_same_as_eager(program, x3(), breaks=0, graphs=1)
     assert_same_as_eager(program, x3().double(), breaks=0, graphs=1)
     assert_same_as_eager(program, x3().half(), breaks=0, graphs=1)
+
+
+SUMS = {
+    "numbers alone": lambda n, m: [n, m, n * 3],
+    "one": lambda n, m: [n],
+    "integers first": lambda n, m: [1, 2, n, m],
+    "integers between": lambda n, m: [n, 1, m, True, n],
+    "floats between": lambda n, m: [0.1, n, 0.1, m, 0.1],
+    "large and small": lambda n, m: [1e100, n, -1e100, m],
+    "large integers": lambda n, m: [2**52, n, -(2**52), m],
+    "to infinity": lambda n, m: [1e308 * n, 1e308 * n, 1e308 * n, 1e308 * n, m],
+    "negative zero": lambda n, m: [-0.0, n - n, m - m],
+}
+
+
+@pytest.mark.parametrize("start", [None, 0, 5, 0.1, -0.0, True])
+@pytest.mark.parametrize("name", sorted(SUMS))
+def test_sum_of_numbers(name, start):
+    def program(x):
+        numbers = SUMS[name](x[1].item(), x[2].item())
+        total = sum(numbers) if start is None else sum(numbers, start)
+        return total, math.copysign(1, total), x * 2
+
+    x = torch.tensor([0.5, 0.1, 1 / 3], dtype=torch.float64)
+    assert_same_as_eager(program, x, breaks=1, graphs=counts.at_least(1))  # copysign() is C's
+
+
+def test_sum_of_numbers_is_in_the_graph():
+    def program(x, items):
+        return x * sum(item.item() for item in items) + sum(item.item() * i for i, item in enumerate(items))
+
+    assert_same_as_eager(program, x3(), [x3().sum(), x3().exp().sum(), x3()[0]], breaks=0, graphs=1)
+
+
+def test_sum_of_numbers_and_what_is_no_number():
+    def program(x):
+        return sum([x[0].item(), x[1].item(), x, 2.5]), sum([x, x[0].item()])
+
+    assert_same_as_eager(program, x3(), breaks=0, graphs=1)

@@ -28,6 +28,14 @@ TEST(Number, ComputesAsPython) {
   EXPECT_TRUE(std::signbit(*compute_number(NumberOp::kNegate, 0, 0)));
 }
 
+TEST(Number, KeepsWhatASumLoses) {
+  EXPECT_EQ(compute_number(NumberOp::kLost, 1e100, 1.0), 1.0);
+  EXPECT_EQ(compute_number(NumberOp::kLost, 1.0, 1e100), 1.0);
+  EXPECT_EQ(compute_number(NumberOp::kRestore, 2.0, 0.5), 2.5);
+  EXPECT_EQ(compute_number(NumberOp::kRestore, kInf, kNan), kInf);
+  EXPECT_TRUE(std::signbit(*compute_number(NumberOp::kRestore, -0.0, 0.0)));
+}
+
 TEST(Number, IsNoneWherePythonRaises) {
   EXPECT_FALSE(compute_number(NumberOp::kDivide, 1, 0));
   EXPECT_FALSE(compute_number(NumberOp::kDivide, 0, -0.0));
