@@ -123,20 +123,21 @@ InferStatus div_mode_inplace(InferContext& c) {
 
 namespace {
 
+// A Meta kernel does not say so of a bool beside floats.
 bool has_bool_operand(InferContext& c) {
   for (size_t i = 0; i < 2; ++i)
-    if (const TensorMeta* operand = c.tensor(i); !operand || operand->dtype == DType::kBool) return true;
+    if (const TensorMeta* operand = c.tensor(i); operand && operand->dtype == DType::kBool) return true;
   return false;
 }
 
 }  // namespace
 
 InferStatus subtract(InferContext& c) {
-  return has_bool_operand(c) ? c.unsure() : pointwise(c, binary(Promote::kCommon));
+  return has_bool_operand(c) ? InferStatus::kError : pointwise(c, binary(Promote::kCommon));
 }
 
 InferStatus subtract_inplace(InferContext& c) {
-  return has_bool_operand(c) ? c.unsure() : pointwise_inplace(c, binary(Promote::kCommon));
+  return has_bool_operand(c) ? InferStatus::kError : pointwise_inplace(c, binary(Promote::kCommon));
 }
 
 // pow(2, x): the base is a wrapped number.
