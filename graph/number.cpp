@@ -104,6 +104,28 @@ std::optional<double> compute_number(NumberOp op, double a, double b) {
   return std::nullopt;
 }
 
+bool compare_numbers(int op, double a, double b) {
+  switch (op) {
+    case 0:
+      return a < b;
+    case 1:
+      return a <= b;
+    case 2:
+      return a == b;
+    case 3:
+      return a != b;
+    case 4:
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
+std::string to_string(NumberComparison comparison, const std::string& other) {
+  static const char* const kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
+  return fmt::format("{} {}) is {}", kSigns[comparison.op], other, comparison.outcome ? "True" : "False");
+}
+
 TensorMeta number_meta() {
   TensorMeta meta;
   meta.dtype = DType::kF64;

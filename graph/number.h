@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "graph/op.h"
 #include "graph/tensor_meta.h"
@@ -31,6 +32,18 @@ size_t number_operand_count(NumberOp op);
 std::optional<double> compute_number(NumberOp op, double a, double b);
 
 TensorMeta number_meta();
+
+// What comparing a number with another gave: `op` as Py_LT and the like.
+struct NumberComparison {
+  int op;
+  bool outcome;
+
+  uint64_t packed() const { return static_cast<uint64_t>(op) * 2 + outcome; }
+  static NumberComparison unpacked(uint64_t packed) { return {static_cast<int>(packed / 2), packed % 2 != 0}; }
+};
+// As CPython compares floats.
+bool compare_numbers(int op, double a, double b);
+std::string to_string(NumberComparison comparison, const std::string& other);
 
 // What a number goes through on its way to a Scalar of an operator on elements of that type; none: nothing is lost.
 std::optional<NumberOp> fit_op(DType elements);

@@ -121,6 +121,7 @@ class GuardCompiler {
         return is_constant(guard.source) ? guard.source : SourceId();
       case GuardKind::kIdIs:
       case GuardKind::kEquals:
+      case GuardKind::kCompares:
       case GuardKind::kNotUnbound:
       case GuardKind::kUnbound:
       case GuardKind::kTypeAttrIs:
@@ -331,6 +332,8 @@ class GuardCompiler {
         return OpCode::kIdIs;
       case GuardKind::kEquals:
         return OpCode::kEquals;
+      case GuardKind::kCompares:
+        return OpCode::kCompares;
       case GuardKind::kTensorMatch:
         return OpCode::kTensorMatch;
       case GuardKind::kNotUnbound:

@@ -38,6 +38,7 @@ enum class GuardProgram::OpCode : uint8_t {
   kTypeIs,
   kIdIs,
   kEquals,
+  kCompares,
   kTensorMatch,
   kBound,
   kUnbound,

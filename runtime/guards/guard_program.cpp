@@ -5,6 +5,7 @@
 #include "base/handled_exception.h"
 #include "base/once.h"
 #include "eval_frame/watch.h"
+#include "graph/number.h"
 #include "runtime/guards/container_guards.h"
 #include "runtime/guards/plain_data.h"
 #include "runtime/guards/snapshot.h"
@@ -41,6 +42,12 @@ bool mro_is(const PyTypeObject* type, PyObject* addresses) {
   const auto count = static_cast<size_t>(PyTuple_GET_SIZE(type->tp_mro));
   return static_cast<size_t>(PyBytes_GET_SIZE(addresses)) == count * sizeof(PyObject*) &&
          memcmp(PyBytes_AS_STRING(addresses), &PyTuple_GET_ITEM(type->tp_mro, 0), count * sizeof(PyObject*)) == 0;
+}
+
+bool compares(PyObject* subject, PyObject* other, graph::NumberComparison comparison) {
+  if (!subject || !PyFloat_CheckExact(subject)) return false;
+  const double b = PyFloat_CheckExact(other) ? PyFloat_AS_DOUBLE(other) : PyLong_AsDouble(other);
+  return graph::compare_numbers(comparison.op, PyFloat_AS_DOUBLE(subject), b) == comparison.outcome;
 }
 
 // What was set, not the variable's default.
@@ -174,6 +181,8 @@ bool GuardProgram::run_cold(const Op& op, OwnedValues& owned) {
       return subject && tensors_.has_no_grad_hooks(subject);
     case OpCode::kEquals:
       return same_plain_data(subject, op.object);
+    case OpCode::kCompares:
+      return compares(subject, op.object, graph::NumberComparison::unpacked(op.number));
     case OpCode::kDictKeys:
       return keys_equal(subject, op.object);
     case OpCode::kLength:

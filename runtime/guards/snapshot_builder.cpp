@@ -295,7 +295,7 @@ class SnapshotBuilder {
   }
 
   static bool looks_at_object(OpCode code) {
-    return code == OpCode::kTypeIs || code == OpCode::kIdIs || code == OpCode::kEquals ||
+    return code == OpCode::kTypeIs || code == OpCode::kIdIs || code == OpCode::kEquals || code == OpCode::kCompares ||
            code == OpCode::kTensorMatch || code == OpCode::kBound || code == OpCode::kUnbound ||
            code == OpCode::kSame || code == OpCode::kNotSame;
   }
@@ -321,6 +321,8 @@ class SnapshotBuilder {
         return true;
       case OpCode::kEquals:
         return pinned && value && (value == op.object || compares_in_place(value)) && test(op);
+      case OpCode::kCompares:
+        return pinned && value && test(op);
       case OpCode::kApart:
         return test(op) && keep_apart(op);
       case OpCode::kLength:

@@ -1,6 +1,7 @@
 #include "runtime/report/explain.h"
 
 #include "base/check.h"
+#include "graph/number.h"
 #include "graph/tensor_meta.h"
 
 namespace framejit::runtime {
@@ -88,10 +89,12 @@ std::string describe_guard(const CompiledEntry& entry, size_t index, const bytec
   std::string text = graph::guard_text_pattern(guard.kind);
   if (guard.source.valid()) replace_all(text, "{s}", describe_source(entry, guard.source, code));
   if (guard.other.valid()) replace_all(text, "{t}", describe_source(entry, guard.other, code));
+  const std::string object = guard.object.valid() ? repr(entry.objects().at(guard.object)) : "";
   replace_all(text, "{n}",
-              guard.kind == GuardKind::kTensorMatch ? facts_text(entry, guard.number) : std::to_string(guard.number));
+              guard.kind == GuardKind::kTensorMatch ? facts_text(entry, guard.number)
+              : guard.kind == GuardKind::kCompares  ? to_string(graph::NumberComparison::unpacked(guard.number), object)
+                                                    : std::to_string(guard.number));
   if (!guard.object.valid()) return text;
-  const std::string object = repr(entry.objects().at(guard.object));
   replace_all(text, "{o!r}", object);
   replace_all(text, "{o}", object);
   return text;

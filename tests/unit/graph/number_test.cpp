@@ -59,6 +59,23 @@ std::vector<bool> order_of(const char* text) {
   return nodes_of_numbers(graph, std::vector<bool>(graph.node_count()));
 }
 
+TEST(Number, ComparesAsFloatsDo) {
+  const bool expected[][6] = {{true, true, false, true, false, false},
+                              {false, true, true, false, false, true},
+                              {false, false, false, true, false, false}};
+  const double pairs[][2] = {{1, 2}, {0.0, -0.0}, {kNan, kNan}};
+  for (size_t pair = 0; pair < 3; ++pair)
+    for (int op = 0; op < 6; ++op) {
+      EXPECT_EQ(compare_numbers(op, pairs[pair][0], pairs[pair][1]), expected[pair][op]) << pair << " " << op;
+      for (bool outcome : {false, true}) {
+        const NumberComparison unpacked = NumberComparison::unpacked(NumberComparison{op, outcome}.packed());
+        EXPECT_EQ(unpacked.op, op);
+        EXPECT_EQ(unpacked.outcome, outcome);
+      }
+    }
+  EXPECT_EQ(to_string(NumberComparison{1, false}, "0.5"), "<= 0.5) is False");
+}
+
 TEST(NumberOrder, HasNothingToMoveWhereNothingRaises) {
   EXPECT_TRUE(order_of(R"(graph @g (%0: tensor<f32, cpu>) {
   %1 = framejit.number_item(%0) : tensor<f64, cpu, wrapped>

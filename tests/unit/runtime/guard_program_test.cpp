@@ -1,5 +1,6 @@
 #include "runtime/guards/guard_program.h"
 
+#include "graph/number.h"
 #include "tests/unit/runtime/python_fixture.h"
 #include "tracer/set_table.h"
 
@@ -56,6 +57,39 @@ TEST_F(GuardProgramTest, ComparesNanByItsBits) {
   compile();
   EXPECT_TRUE(check({eval("(1, float('nan'))").get()}));
   EXPECT_FALSE(check({eval("(True, float('nan'))").get()}));
+}
+
+TEST_F(GuardProgramTest, ComparesANumberWithAnother) {
+  constexpr graph::NumberComparison kLess{Py_LT, true}, kNoneEqual{Py_EQ, false};
+  guard(GuardKind::kCompares, local(0), object("2"), kLess.packed());
+  guard(GuardKind::kCompares, local(0), object("0.5"), kNoneEqual.packed());
+  compile();
+  for (const char* value : {"1.0", "-0.0", "float('-inf')", "1.9999"}) EXPECT_TRUE(check({eval(value).get()})) << value;
+  for (const char* value : {"2.0", "float('nan')", "1", "True", "'a'"}) {
+    EXPECT_FALSE(check({eval(value).get()})) << value;
+    EXPECT_EQ(program_->failed_guard(), 0u);
+  }
+  EXPECT_FALSE(check({eval("0.5").get()}));
+  EXPECT_EQ(program_->failed_guard(), 1u);
+  EXPECT_FALSE(check({nullptr}));
+}
+
+TEST_F(GuardProgramTest, ComparesNumbersInADictionaryThatChanges) {
+  exec("d = {'a': 1.0}");
+  guard(GuardKind::kTypeIs, local(0), object("dict"));
+  guard(GuardKind::kCompares, item(local(0), "'a'"), object("0.0"), graph::NumberComparison{Py_GT, true}.packed());
+  compile();
+  for (int i = 0; i < 20; ++i) {
+    exec(("d['a'] = " + std::to_string(i + 1) + ".0").c_str());
+    EXPECT_TRUE(check({name("d")}));
+    EXPECT_TRUE(check({name("d")}));
+  }
+  exec("d['a'] = -1.0");
+  EXPECT_FALSE(check({name("d")}));
+  exec("d['a'] = float('nan')");
+  EXPECT_FALSE(check({name("d")}));
+  exec("d['a'] = 3.0");
+  EXPECT_TRUE(check({name("d")}));
 }
 
 TEST_F(GuardProgramTest, ReadsAMissingValueAsUnbound) {
