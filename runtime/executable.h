@@ -57,6 +57,10 @@ class TensorRuntime : public TensorHost {
   // eagerly.
   virtual std::unique_ptr<Executable> compile(graph::Capture& capture, PyObject* backend, std::string* why_not) = 0;
 
+  // What an executable is given for a Python float that is an input of its graph. `spare`: what was given for one
+  // before, or null, to be used again if nothing else holds it. Null with a Python error.
+  virtual Ref tensor_of_number(PyObject* /*number*/, Ref /*spare*/) { return nullptr; }
+
   virtual TensorGuards guards() = 0;
 };
 

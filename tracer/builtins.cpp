@@ -158,6 +158,7 @@ SymValue call_super(Simulator& sim, PyObject* callable, CallArgs args) {
 
 SymValue call_type_of(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 1, "type");
+  if (sim.is_number(args.positional[0])) return SymValue::borrow(reinterpret_cast<PyObject*>(&PyFloat_Type));
   return SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(sim.realise(args.positional[0]))));
 }
 

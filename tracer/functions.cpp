@@ -31,7 +31,7 @@ class ArgumentBinder {
     if (code_.flags & CO_VARARGS) {
       Ref rest = sim_.check(PyTuple_New(given > named ? given - named : 0));
       for (size_t i = named; i < given; ++i) {
-        sim_.realise(args.positional[i]);
+        sim_.hold(args.positional[i]);
         PyTuple_SET_ITEM(rest.get(), i - named, args.positional[i].obj.release());
       }
       frame_.slots[next_slot++] = SymValue(std::move(rest));
@@ -71,7 +71,7 @@ class ArgumentBinder {
       return;
     }
     if (!extra) fail();
-    sim_.check_status(PyDict_SetItem(extra, name, sim_.realise(value)));
+    sim_.check_status(PyDict_SetItem(extra, name, sim_.hold(value)));
   }
 
   SymValue default_value(PyObject* value, SourceKind holder, SourceKind kind, uint32_t index, PyObject* name) {
@@ -124,7 +124,7 @@ void prepare_cells(Simulator& sim, PyObject* function, SimFrame& frame) {
     if (!slot.is_cell || made_by_instructions) continue;
     SymValue contents = slot.from_arg >= 0 ? std::move(frame.slots[slot.from_arg]) : SymValue();
     if (slot.from_arg >= 0) frame.slots[slot.from_arg] = SymValue();
-    if (!contents.null()) sim.realise(contents);
+    if (!contents.null()) sim.hold(contents);
     frame.slots[i] = SymValue(sim.check(PyCell_New(contents.get())));
   }
   PyObject* closure = PyFunction_GET_CLOSURE(function);

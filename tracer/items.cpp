@@ -266,7 +266,7 @@ SymValue Simulator::get_iter(SymValue iterable) {
       Py_ssize_t size = length(iterable);
       for (Py_ssize_t i = 0; i < size; ++i) {
         SymValue item = get_item(iterable, SymValue(check(PyLong_FromSsize_t(i))));
-        check_status(PyList_Append(items.get(), realise(item)));
+        check_status(PyList_Append(items.get(), hold(item)));
       }
       note_snapshot(items.get(), obj, builtin("iter"));
       return native_iter(items.get());

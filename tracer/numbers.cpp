@@ -84,6 +84,12 @@ std::optional<SymValue> Simulator::number_of(PyObject* tensor) {
   return number ? std::optional(add_number(std::move(number))) : std::nullopt;
 }
 
+PyObject* Simulator::number_tensor(PyObject* number) {
+  if (PyObject* known = world_.number_tensor(number)) return known;
+  if (is_in_body() || is_in_backward()) stop(StopReason::kChangingNumber, "a 'float'");
+  return world_.add_number_input(number, check(services_.host.number_input().release()));
+}
+
 SymValue Simulator::compute_number(NumberOp op, const std::vector<Operand>& operands) {
   mark_location();
   return add_number(check(services_.host.compute_number(op, operands).release()));
@@ -94,13 +100,13 @@ SymValue Simulator::binary_of_number(BinaryKind kind, bool in_place, SymValue le
   SymValue& number = on_the_left ? left : right;
   SymValue& other = on_the_left ? right : left;
   if (!is_number(other) && services_.host.is_fake(realise(other))) {
-    if (!takes_as_tensor(kind) || !is_plain_tensor(other.get()) || (on_the_left && !commutes(kind)) || is_in_body())
-      realise(number);
-    SymValue as_tensor = SymValue::borrow(world_.number_tensor(number.get()));
+    if (!takes_as_tensor(kind) || !is_plain_tensor(other.get()) || is_in_body()) realise(number);
+    if (on_the_left && !commutes(kind)) return reflected_of_number(kind, std::move(number), std::move(other));
+    SymValue as_tensor = SymValue::borrow(number_tensor(number.get()));
     return binary(kind, in_place && !on_the_left, other, std::move(as_tensor));
   }
   auto operand = [&](SymValue& value) -> std::optional<Operand> {
-    if (is_number(value)) return Operand{world_.number_tensor(value.get()), 0};
+    if (is_number(value)) return Operand{number_tensor(value.get()), 0};
     const std::optional<double> known = as_double(realise(value));
     return known ? std::optional(Operand{nullptr, *known}) : std::nullopt;
   };
@@ -110,10 +116,27 @@ SymValue Simulator::binary_of_number(BinaryKind kind, bool in_place, SymValue le
   return compute_number(*op, {*a, *b});
 }
 
+std::optional<bool> Simulator::compare_number(int op, SymValue& number, SymValue& other) {
+  if (!is_number(number) || is_number(other)) return std::nullopt;
+  const graph::SourceId source = world_.number_source(number.get());
+  const std::optional<double> known = source.valid() ? as_double(realise(other)) : std::nullopt;
+  if (!known) return std::nullopt;
+  const bool outcome = graph::compare_numbers(op, world_.number_value(number.get()), *known);
+  world_.guard(graph::GuardKind::kCompares, source, other.get(), graph::NumberComparison{op, outcome}.packed());
+  return outcome;
+}
+
+SymValue Simulator::reflected_of_number(BinaryKind kind, SymValue number, SymValue tensor) {
+  const char* name = kind == BinaryKind::kSubtract ? "__rsub__" : "__rtruediv__";
+  PyObject* method = lookup_type(Py_TYPE(tensor.get()), interned(name));
+  if (!method) realise(number);
+  return call(SymValue::borrow(method), {tensor, number});
+}
+
 SymValue Simulator::unary_of_number(bytecode::UnaryKind kind, SymValue number) {
   if (kind == bytecode::UnaryKind::kPositive) return number;
   if (kind != bytecode::UnaryKind::kNegative) realise(number);
-  return compute_number(NumberOp::kNegate, {{world_.number_tensor(number.get()), 0}});
+  return compute_number(NumberOp::kNegate, {{number_tensor(number.get()), 0}});
 }
 
 namespace {
@@ -155,7 +178,7 @@ class SumOfNumbers {
 
  private:
   Operand operand(PyObject* item) {
-    if (sim_.world().is_number(item)) return {sim_.world().number_tensor(item), 0};
+    if (sim_.world().is_number(item)) return {sim_.number_tensor(item), 0};
     const std::optional<double> known =
         PyBool_Check(item) ? std::optional(item == Py_True ? 1.0 : 0.0) : as_double(item);
     if (!known) sim_.stop(StopReason::kDataDependentValue, "a number out of a tensor is added to others");
@@ -165,7 +188,7 @@ class SumOfNumbers {
   Operand compute(NumberOp op, const Operand& a, const Operand& b) {
     if (!a.number && !b.number) return {nullptr, *graph::compute_number(op, a.known, b.known)};
     last_ = sim_.compute_number(op, {a, b});
-    return {sim_.world().number_tensor(last_.get()), 0};
+    return {sim_.number_tensor(last_.get()), 0};
   }
 
   Simulator& sim_;
@@ -196,18 +219,34 @@ bool Simulator::moves_numbers(PyObject* container, PyObject* method) {
   return moves;
 }
 
-Ref Simulator::given_number(PyObject* obj) {
-  if (!world_.holds_number(obj)) return Ref::borrow(obj);
-  if (world_.is_number(obj)) return check(services_.host.number_argument(world_.number_tensor(obj)).release());
+namespace {
+
+// `make`: what stands in the place of a number.
+template <class Make>
+Ref replace_numbers(Simulator& sim, PyObject* obj, const Make& make) {
+  if (!sim.world().holds_number(obj)) return Ref::borrow(obj);
+  if (sim.world().is_number(obj)) return make(obj);
   if (!PyTuple_CheckExact(obj) && !PyList_CheckExact(obj))
-    stop(StopReason::kDataDependentValue, "a number in a container is given to a function of torch");
+    sim.stop(StopReason::kDataDependentValue, "a number in a container is given to a function of torch");
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(obj);
-  Ref given = check(PyTuple_CheckExact(obj) ? PyTuple_New(size) : PyList_New(size));
+  Ref replaced = sim.check(PyTuple_CheckExact(obj) ? PyTuple_New(size) : PyList_New(size));
   for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* item = given_number(PySequence_Fast_GET_ITEM(obj, i)).release();
-    PyTuple_CheckExact(obj) ? PyTuple_SET_ITEM(given.get(), i, item) : PyList_SET_ITEM(given.get(), i, item);
+    PyObject* item = replace_numbers(sim, PySequence_Fast_GET_ITEM(obj, i), make).release();
+    PyTuple_CheckExact(obj) ? PyTuple_SET_ITEM(replaced.get(), i, item) : PyList_SET_ITEM(replaced.get(), i, item);
   }
-  return given;
+  return replaced;
+}
+
+}  // namespace
+
+Ref Simulator::given_number(PyObject* obj) {
+  return replace_numbers(*this, obj, [&](PyObject* number) {
+    return check(services_.host.number_argument(number_tensor(number)).release());
+  });
+}
+
+Ref Simulator::with_some_floats(PyObject* obj) {
+  return replace_numbers(*this, obj, [&](PyObject*) { return check(PyFloat_FromDouble(0)); });
 }
 
 void Simulator::give_numbers(PyObject* callable, CallArgs& args) {
@@ -220,7 +259,7 @@ void Simulator::give_numbers(PyObject* callable, CallArgs& args) {
     if (is_tensor(value.get()) && !is_plain_tensor(value.get()))
       stop(StopReason::kDataDependentValue, "a number is given to a function of a tensor's subclass");
   auto give_tensor = [&](SymValue& value) {
-    if (is_number(value)) value = SymValue::borrow(world_.number_tensor(value.get()));
+    if (is_number(value)) value = SymValue::borrow(number_tensor(value.get()));
   };
   if (takes_other_as_tensor(callable)) {
     if (args.positional.size() > 1) give_tensor(args.positional[1]);
@@ -244,9 +283,16 @@ SymValue call_item(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_real(callable, args);
 }
 
+SymValue call_is_tensor(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.count() == 1 && !args.has_keywords() && sim.is_number(args.positional[0])) return SymValue::borrow(Py_False);
+  realise_all(sim, args);
+  sim.require_plain(args, callable);
+  return sim.call_real(callable, args);
+}
+
 SymValue call_sqrt(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() == 1 && !args.has_keywords() && sim.is_number(args.positional[0]))
-    return sim.compute_number(NumberOp::kSqrt, {{sim.world().number_tensor(args.positional[0].get()), 0}});
+    return sim.compute_number(NumberOp::kSqrt, {{sim.number_tensor(args.positional[0].get()), 0}});
   realise_all(sim, args);
   sim.require_plain(args, callable);
   return sim.call_c(callable, args);

@@ -198,6 +198,9 @@ SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
 
 SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
   const int op = static_cast<int>(kind);
+  if (const auto known = compare_number(op, left, right)) return SymValue::borrow(*known ? Py_True : Py_False);
+  if (const auto known = compare_number(kSwapped[op], right, left))
+    return SymValue::borrow(*known ? Py_True : Py_False);
   realise(left);
   realise(right);
   const bool own_left = has_own_special(left.get(), kCompare[op]);
@@ -250,7 +253,21 @@ void Simulator::rely_on_search(PyObject* container, PyObject* item) {
     rely_on_comparison(PyList_GET_ITEM(items.get(), i), item);
 }
 
+bool Simulator::is_one_number(SymValue& left, SymValue& right) {
+  if (left.lazy.valid() && left.lazy == right.lazy) return true;
+  if (!world_.is_number(left.get()) && !world_.is_number(right.get())) return false;
+  return is_number(left) && is_number(right) && left.get() == right.get();
+}
+
+bool Simulator::is_apart_from_number(SymValue& number, SymValue& other) {
+  if (PyFloat_CheckExact(other.get()) || world_.is_number(other.get()) || !is_number(number)) return false;
+  realise(other);
+  return true;
+}
+
 bool Simulator::is_same(SymValue left, SymValue right) {
+  if (is_one_number(left, right)) return true;
+  if (is_apart_from_number(left, right) || is_apart_from_number(right, left)) return false;
   PyObject* a = realise(left);
   PyObject* b = realise(right);
   if (a == b) return true;
@@ -272,6 +289,8 @@ bool is_literal(const bytecode::DecodedCode& code, PyObject* obj) {
 }  // namespace
 
 bool Simulator::is_identical(SymValue left, SymValue right) {
+  if (is_one_number(left, right)) return true;
+  if (is_apart_from_number(left, right) || is_apart_from_number(right, left)) return false;
   PyObject* a = realise(left);
   PyObject* b = realise(right);
   const bool same = is_same(left, right);
@@ -300,6 +319,10 @@ bool Simulator::is_identical(SymValue left, SymValue right) {
 }
 
 bool Simulator::truth(SymValue& value) {
+  if (is_number(value)) {
+    SymValue zero(check(PyFloat_FromDouble(0)));
+    if (const auto known = compare_number(Py_NE, value, zero)) return *known;
+  }
   PyObject* obj = realise(value);
   if (obj == Py_True || obj == Py_False) return obj == Py_True;
   if (is_tensor(obj) && !has_own_special(obj, "__bool__")) {

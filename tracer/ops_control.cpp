@@ -167,7 +167,7 @@ void handle_MatchKeys(Simulator& sim, SimFrame& frame, const Instruction& instr)
     all = sim.contains(subject, key);
     if (!all) break;
     SymValue value = sim.get_item(subject, key);
-    sim.check_status(PyList_Append(values.get(), sim.realise(value)));
+    sim.check_status(PyList_Append(values.get(), sim.hold(value)));
   }
   frame.push(all ? SymValue(sim.check(PyList_AsTuple(values.get()))) : SymValue::borrow(Py_None));
   if (instr.aux & 1) frame.push(SymValue::borrow(all ? Py_True : Py_False));
@@ -219,7 +219,7 @@ void handle_MatchClass(Simulator& sim, SimFrame& frame, const Instruction& instr
   if (found) {
     Ref tuple = sim.check(PyTuple_New(found->size()));
     for (size_t i = 0; i < found->size(); ++i) {
-      sim.realise((*found)[i]);
+      sim.hold((*found)[i]);
       PyTuple_SET_ITEM(tuple.get(), i, (*found)[i].obj.release());
     }
     result = SymValue(std::move(tuple));

@@ -56,7 +56,7 @@ void Simulator::raise_unbound_cell(PyObject* name) {
 
 void Simulator::store_cell(PyObject* cell, SymValue value) {
   static PyObject* contents_name = interned("cell_contents");
-  if (!value.null()) realise(value);
+  if (!value.null()) hold(value);
   if (!world_.find(cell)) {
     PyCell_Set(cell, value.get());
     return;
@@ -179,7 +179,7 @@ void handle_DeleteFast(Simulator& sim, SimFrame& frame, const Instruction& instr
 
 void handle_MakeCell(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue& value = sim.slot(frame, instr.arg);
-  if (!value.null()) sim.realise(value);
+  if (!value.null()) sim.hold(value);
   value = SymValue(sim.check(PyCell_New(value.get())));
 }
 

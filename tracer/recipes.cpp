@@ -126,6 +126,7 @@ RecipeId RecipeBuilder::describe_tensor(PyObject* fake) {
 }
 
 RecipeId RecipeBuilder::describe_number(PyObject* number) {
+  if (const graph::SourceId place = world_.number_source(number); place.valid()) return memo_[number] = source(place);
   Recipe recipe{RecipeKind::kNumber};
   recipe.index = static_cast<uint32_t>(outputs_.size());
   outputs_.push_back(world_.number_tensor(number));
@@ -402,8 +403,8 @@ bool RecipeBuilder::is_held_anyway(PyObject* obj, int depth) {
 void RecipeBuilder::add_unread_locals() {
   for (auto [index, slot] : unread_) {
     const SymValue& value = sim_.frames()[index]->slots[slot];
-    const bool held = !value.null() && !world_.is_number(value.get()) &&
-                      (value.lazy.valid() || is_held_anyway(value.get(), kDeepestUnread));
+    const bool computed = world_.is_number(value.get()) && !world_.number_source(value.get()).valid();
+    const bool held = !value.null() && !computed && (value.lazy.valid() || is_held_anyway(value.get(), kDeepestUnread));
     // The segment's own frame must let go of what the name held before.
     if (held || index == 0)
       capture_.frames[index].locals.emplace_back(slot, held ? describe(value) : capture_.recipes.add({}));

@@ -64,7 +64,7 @@ Simulator::Simulator(const SegmentStart& start, const TracerServices& services, 
       until_(std::move(until)),
       refused_(refused),
       capture_(std::make_unique<graph::Capture>()),
-      world_(*capture_, services.pool, services.host, services.changing) {}
+      world_(*capture_, services.pool, services.host, services.changing, services.number_inputs) {}
 
 Simulator::~Simulator() { drop_proxies(); }
 

@@ -248,13 +248,24 @@ class Simulator {
   SymValue binary_of_number(bytecode::BinaryKind kind, bool in_place, SymValue left, SymValue right);
   // Of Python numbers in a list, some of them numbers of the graph, from `start` on.
   SymValue sum_of_numbers(PyObject* start, PyObject* numbers);
+  SymValue reflected_of_number(bytecode::BinaryKind kind, SymValue number, SymValue tensor);
   SymValue unary_of_number(bytecode::UnaryKind kind, SymValue number);
-  bool is_number(const SymValue& value) const { return world_.is_number(value.get()); }
+  bool is_number(SymValue& value) { return world_.is_number(value); }
+  // Of an input and a number that is known: guards the outcome. None for others.
+  std::optional<bool> compare_number(int op, SymValue& number, SymValue& other);
+  // Whether both are the same such number, or read from one place; whether one is such a number, and the other is no
+  // float.
+  bool is_one_number(SymValue& left, SymValue& right);
+  bool is_apart_from_number(SymValue& number, SymValue& other);
+  // The fake that is the number as a tensor.
+  PyObject* number_tensor(PyObject* number);
   // Whether a method of a builtin container moves them about alone. Stops where one that does not is called of a
   // container that holds some: C code might be half through when it comes to one.
   bool moves_numbers(PyObject* container, PyObject* method);
   // Before a function of torch is called: what it takes for them, also in tuples and lists.
   Ref given_number(PyObject* obj);
+  // The same with floats in the place of numbers, for code that looks at types alone.
+  Ref with_some_floats(PyObject* obj);
   void give_numbers(PyObject* callable, CallArgs& args);
   // The protocols of operators, for operands with methods in Python. NotImplemented is a value among others.
   SymValue operator_method(PyObject* self, const char* name, SymValue other);

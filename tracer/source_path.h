@@ -15,6 +15,9 @@ struct SourceStep {
   uint32_t index;
   PyObject* object;  // compared only, and may be gone: a path that is taken for another costs a break
 
+  friend bool operator==(const SourceStep& a, const SourceStep& b) {
+    return a.kind == b.kind && a.index == b.index && a.object == b.object;
+  }
   friend bool operator<(const SourceStep& a, const SourceStep& b) {
     return std::tie(a.kind, a.index, a.object) < std::tie(b.kind, b.index, b.object);
   }

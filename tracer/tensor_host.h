@@ -130,6 +130,8 @@ class TensorHost {
     double known = 0;
   };
   virtual Ref compute_number(graph::NumberOp, const std::vector<NumberOperand>&) { return nullptr; }
+  // One that is an input of the graph: a Python float of the program's. Executables are given it as a tensor.
+  virtual Ref number_input() { return nullptr; }
   // What the trace has for one: an object that ends the trace if C code looks at it.
   virtual Ref number_object() { return nullptr; }
   // What a function of the library takes for it in the place of a Scalar.

@@ -54,6 +54,8 @@ struct TracerServices {
   bool notes_lines = false;
   // Numbers that were another in each of many captures: what looks at one is left to the interpreter.
   SourcePaths changing;
+  // Floats among them, or that may be, which the graph is to take as inputs.
+  SourcePaths number_inputs;
   // Whether a graph may compute Python numbers (graph/number.h): LibTorch has no operators for that, which the callable
   // of a program's back end would get.
   bool numbers = true;

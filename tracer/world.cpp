@@ -134,17 +134,59 @@ void World::rely_on_one_object(PyObject* plain) {
   for (SourceId other : it->second.others) guard_same(it->second.first, other, true);
 }
 
-bool World::is_changing_number(PyObject* obj, SourceId source) const {
-  if (!PyLong_CheckExact(obj) && !PyFloat_CheckExact(obj)) return false;
-  return changing_.count(path_of(capture_.sources, source, [&](graph::ConstId id) { return pool_.at(id); })) != 0;
+bool World::is_among(const SourcePaths& paths, SourceId source) const {
+  if (paths.empty()) return false;
+  return paths.count(path_of(capture_.sources, source, [&](graph::ConstId id) { return pool_.at(id); })) != 0;
+}
+
+bool World::has_changing_item(SourceId tuple) const {
+  if (changing_.empty() && number_inputs_.empty()) return false;
+  const SourcePath path = path_of(capture_.sources, tuple, [&](graph::ConstId id) { return pool_.at(id); });
+  auto is_below = [&](const SourcePath& item) {
+    return item.size() > path.size() && std::equal(path.begin(), path.end(), item.end() - path.size());
+  };
+  return std::any_of(changing_.begin(), changing_.end(), is_below) ||
+         std::any_of(number_inputs_.begin(), number_inputs_.end(), is_below);
 }
 
 PyObject* World::add_number(Ref stand_in, Ref tensor) {
   PyObject* number = stand_in.get();
-  numbers_.emplace(number, tensor.get());
+  numbers_[number].tensor = tensor.get();
   kept_.push_back(std::move(stand_in));
   kept_.push_back(std::move(tensor));
   return number;
+}
+
+PyObject* World::add_number_input(PyObject* number, Ref tensor) {
+  Number& row = numbers_.at(number);
+  row.tensor = tensor.get();
+  capture_.number_inputs.push_back(static_cast<uint32_t>(capture_.input_sources.size()));
+  capture_.input_sources.push_back(row.source);
+  kept_.push_back(std::move(tensor));
+  return row.tensor;
+}
+
+PyObject* World::number_at(SourceId source, PyObject* value) {
+  PyObject*& known = numbers_at_[source.value];
+  if (known) return known;
+  Ref stand_in = host_.number_object();
+  if (!stand_in) throw PythonRaised{};
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(&PyFloat_Type));
+  known = stand_in.get();
+  numbers_[known] = {nullptr, source, PyFloat_AS_DOUBLE(value)};
+  kept_.push_back(std::move(stand_in));
+  return known;
+}
+
+bool World::is_number(SymValue& value) {
+  if (value.lazy.valid() && PyFloat_CheckExact(value.get()) && is_among(number_inputs_, value.lazy))
+    value = SymValue::borrow(number_at(value.lazy, value.get()));
+  return is_number(value.get());
+}
+
+void World::stop_at_number(PyObject* number) const {
+  if (number_source(number).valid()) stop(StopReason::kChangingNumber, "a 'float'");
+  stop(StopReason::kDataDependentValue, "a number out of a tensor decides what is captured");
 }
 
 bool World::holds_number(PyObject* obj, int depth) const {
@@ -162,16 +204,15 @@ bool World::holds_number(PyObject* obj, int depth) const {
   return false;
 }
 
-PyObject* World::hold(SymValue& value) { return is_number(value.get()) ? value.get() : realise(value); }
+PyObject* World::hold(SymValue& value) { return is_number(value) ? value.get() : realise(value); }
 
 PyObject* World::realise(SymValue& value) {
-  if (is_number(value.get()))
-    stop(StopReason::kDataDependentValue, "a number out of a tensor decides what is captured");
+  if (is_number(value.get())) stop_at_number(value.get());
   if (value.lazy.valid()) {
     SourceId source = std::exchange(value.lazy, SourceId());
     PyObject* obj = value.get();
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
-    if (!changing_.empty() && is_changing_number(obj, source)) {
+    if ((PyLong_CheckExact(obj) || PyFloat_CheckExact(obj)) && is_among(changing_, source)) {
       value.lazy = source;
       stop(StopReason::kChangingNumber, fmt::format("a '{}'", Py_TYPE(obj)->tp_name));
     }
@@ -223,6 +264,7 @@ SymValue World::wrap(PyObject* real, SourceId source) {
   if (find(real)) return SymValue::borrow(real);
   if (host_.is_tensor(real)) return wrap_tensor(real, source);
   if (PyFunction_Check(real) && may_be_made_anew(real, source)) return wrap_function(real, source);
+  if (PyTuple_CheckExact(real) && has_changing_item(source)) return wrap_tuple(real, source);
   if (is_plain_data(real) || is_identity_constant(real)) {
     found_.push_back(source);
     return SymValue(Ref::borrow(real), source);
@@ -264,7 +306,7 @@ Ref World::wrap_item(PyObject* real, SourceId source) {
     int& depth_;
   } level(depth_);
   SymValue value = wrap(real, source);
-  realise(value);
+  hold(value);
   return value.obj;
 }
 

@@ -52,9 +52,11 @@ struct ItemWrite {
 
 class World {
  public:
-  // `changing`: numbers on whose value no guard is wanted; looking at one stops the trace.
-  World(graph::Capture& capture, ObjectPool& pool, TensorHost& host, const SourcePaths& changing)
-      : capture_(capture), pool_(pool), host_(host), changing_(changing) {}
+  // `changing`: numbers on whose value no guard is wanted; looking at one stops the trace. `inputs`: floats that the
+  // graph takes as inputs.
+  World(graph::Capture& capture, ObjectPool& pool, TensorHost& host, const SourcePaths& changing,
+        const SourcePaths& inputs)
+      : capture_(capture), pool_(pool), host_(host), changing_(changing), number_inputs_(inputs) {}
 
   // The representation of an object that the program holds and `source` reads. Throws StopTrace for what cannot be
   // followed.
@@ -70,9 +72,17 @@ class World {
   // (TensorHost::number_object): what looks at one ends the trace. `tensor`: the fake that is the number as a tensor.
   PyObject* add_number(Ref stand_in, Ref tensor);
   bool is_number(PyObject* obj) const { return !numbers_.empty() && numbers_.count(obj) != 0; }
+  // Makes a number of a float that was read and is to be an input.
+  bool is_number(SymValue& value);
   // Itself, or in a tuple, a list or a dictionary.
   bool holds_number(PyObject* obj, int depth = 0) const;
-  PyObject* number_tensor(PyObject* number) const { return numbers_.at(number); }
+  // Null: an input that the graph has not asked for yet.
+  PyObject* number_tensor(PyObject* number) const { return numbers_.at(number).tensor; }
+  PyObject* add_number_input(PyObject* number, Ref tensor);
+  // Where an input is read; invalid for what the graph computes.
+  graph::SourceId number_source(PyObject* number) const { return numbers_.at(number).source; }
+  // What an input is in this call.
+  double number_value(PyObject* number) const { return numbers_.at(number).value; }
 
   const Outside* find(PyObject* representation) const {
     auto it = outside_.find(representation);
@@ -166,7 +176,10 @@ class World {
   graph::SourceTable& sources() { return capture_.sources; }
 
  private:
-  bool is_changing_number(PyObject* obj, graph::SourceId source) const;
+  bool is_among(const SourcePaths& paths, graph::SourceId source) const;
+  bool has_changing_item(graph::SourceId tuple) const;
+  PyObject* number_at(graph::SourceId source, PyObject* value);
+  [[noreturn]] void stop_at_number(PyObject* number) const;
   struct Places {
     graph::SourceId first;
     std::vector<graph::SourceId> others;
@@ -189,6 +202,7 @@ class World {
   ObjectPool& pool_;
   TensorHost& host_;
   const SourcePaths& changing_;
+  const SourcePaths& number_inputs_;
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   std::unordered_set<PyObject*> unread_;
@@ -203,7 +217,13 @@ class World {
   bool frozen_ = false;
   std::vector<Ref> kept_;
   static constexpr int kDeepestHeld = 6;
-  std::unordered_map<PyObject*, PyObject*> numbers_;  // kept_ has both
+  struct Number {
+    PyObject* tensor = nullptr;
+    graph::SourceId source;
+    double value = 0;  // of an input
+  };
+  std::unordered_map<PyObject*, Number> numbers_;       // kept_ has both objects
+  std::unordered_map<uint32_t, PyObject*> numbers_at_;  // by source
   std::vector<AttributeWrite> writes_;
   bool apart_ = false;
   std::vector<ItemWrite> replaced_items_;

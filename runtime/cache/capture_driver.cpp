@@ -1,5 +1,6 @@
 #include "runtime/cache/capture_driver.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/check.h"
@@ -36,7 +37,7 @@ bool runs_eagerly(PyObject* function) {
          framejit_code_warms_up(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)));
 }
 
-TracerServices services_for(ObjectPool& pool, SourcePaths changing, bool numbers) {
+TracerServices services_for(ObjectPool& pool, SourcePaths changing, SourcePaths inputs, bool numbers) {
   return {*engine().tensors(),
           pool,
           [](PyObject* code) { return engine().code_info(code)->decoded; },
@@ -51,6 +52,7 @@ TracerServices services_for(ObjectPool& pool, SourcePaths changing, bool numbers
           frame_gate(),
           engine().notes_lines,
           std::move(changing),
+          std::move(inputs),
           numbers};
 }
 
@@ -68,6 +70,16 @@ bool goes_on_with_changing_number(StopReason reason) {
   return reason == StopReason::kChangingNumber || reason == StopReason::kDataDependentValue;
 }
 
+bool stops_at_number(const graph::Capture& capture) {
+  return capture.exit == graph::ExitKind::kBreak &&
+         goes_on_with_changing_number(static_cast<StopReason>(capture.stop_reason));
+}
+
+bool end_alike(const graph::Capture& a, const graph::Capture& b) {
+  auto same_place = [](const graph::FrameExit& x, const graph::FrameExit& y) { return x.instruction == y.instruction; };
+  return a.exit == b.exit && std::equal(a.frames.begin(), a.frames.end(), b.frames.begin(), b.frames.end(), same_place);
+}
+
 class Attempt {
  public:
   Attempt(const CapturingScope& scope, CodeCache& cache, Segment& segment, const SegmentStart& start)
@@ -79,13 +91,9 @@ class Attempt {
       outcome_.stop = std::move(*stop);
       return give_up();
     }
-    const bool numbers = !cache_.backend() || PyUnicode_Check(cache_.backend());
-    auto captured = capture_segment(start_, services_for(pool_, known_changing_numbers(cache_, segment_), numbers));
-    if (!captured.ok()) {
-      outcome_.stop = captured.take_error();
-      return give_up();
-    }
-    std::unique_ptr<graph::Capture> capture = std::move(captured).value();
+    std::unique_ptr<graph::Capture> capture = capture_with_inputs();
+    if (!capture) capture = capture_taking(known_number_inputs(cache_, segment_));
+    if (!capture) return give_up();
     std::unique_ptr<Executable> executable;
     if (needs_executable(*capture)) {
       std::string why_not;
@@ -98,6 +106,56 @@ class Attempt {
   }
 
  private:
+  bool may_compute_numbers() const {
+    return !engine().everything && (!cache_.backend() || PyUnicode_Check(cache_.backend()));
+  }
+
+  // Null: nothing can be captured, and why is in the outcome.
+  std::unique_ptr<graph::Capture> capture_taking(SourcePaths inputs) {
+    const bool numbers = may_compute_numbers();
+    const SourcePaths changing = known_changing_numbers(cache_, segment_);
+    if (numbers)
+      inputs.insert(changing.begin(), changing.end());
+    else
+      inputs.clear();
+    auto captured = capture_segment(start_, services_for(pool_, changing, std::move(inputs), numbers));
+    if (captured.ok()) return std::move(captured).value();
+    outcome_.stop = captured.take_error();
+    return nullptr;
+  }
+
+  // With floats that seem to change as inputs. Null: there are none, or it is better to guard their values.
+  std::unique_ptr<graph::Capture> capture_with_inputs() {
+    const SourcePaths known = known_number_inputs(cache_, segment_);
+    SourcePaths found = find_number_inputs(cache_, segment_);
+    SourcePaths inputs = known;
+    inputs.insert(found.begin(), found.end());
+    if (inputs.empty() || !may_compute_numbers()) return nullptr;
+    std::unique_ptr<graph::Capture> capture = capture_taking(inputs);
+    const SourcePaths by_value = capture ? guarded_by_value(*capture, pool_, inputs) : inputs;
+    if (getenv("FJDBG"))
+      fprintf(
+          stderr, "soft: inputs %zu by_value %zu stop %d %s %s %s\n", inputs.size(), by_value.size(),
+          capture ? (int)capture->exit : -1,
+          capture ? stop_reason_info(static_cast<StopReason>(capture->stop_reason)).name : outcome_.stop.detail.c_str(),
+          capture ? capture->stop_detail.c_str() : "", capture ? capture->stop_location.c_str() : "");  // DBG
+    if (!by_value.empty()) {
+      refuse_number_inputs(cache_, segment_, by_value);
+      return capture_with_inputs();
+    }
+    if (stops_at_number(*capture)) {
+      std::unique_ptr<graph::Capture> otherwise = capture_taking({});
+      if (otherwise && !end_alike(*capture, *otherwise)) {
+        refuse_number_inputs(cache_, segment_, inputs);
+        return otherwise;
+      }
+      capture = capture_taking(inputs);  // what is compiled is what was recorded last
+      if (!capture) return nullptr;
+    }
+    take_number_inputs(cache_, segment_, found);
+    return capture;
+  }
+
   // Nothing can be captured from here on: a break with no graph before it.
   CaptureOutcome give_up() {
     ++engine().stats.breaks;
@@ -166,6 +224,7 @@ CaptureOutcome internal_failure(Segment& segment, const std::string& what) {
 bool is_capturing() { return capturing; }
 
 CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& start) {
+  make_room_for_number_inputs(cache, segment);
   if (may_learn_changing_numbers(segment) && !cache.whole()) learn_changing_numbers(cache, segment);
   if (segment.full()) {
     const bool changes = !find_changing_numbers(segment).empty();

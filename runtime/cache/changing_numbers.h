@@ -1,6 +1,11 @@
 // Numbers that differ in each capture of a segment: a counter of calls, a learning rate, the variable of a loop.
+//
+// A float of which the entries have some values becomes an input of the graph, if a capture comes as far with it as
+// with a guard on its value. A number of which they have many values is left to the interpreter where something looks
+// at it.
 #pragma once
 
+#include "graph/capture.h"
 #include "runtime/cache/code_cache.h"
 #include "tracer/source_path.h"
 
@@ -18,7 +23,20 @@ bool may_learn_changing_numbers(const Segment& segment);
 // them to the interpreter takes their place.
 void learn_changing_numbers(CodeCache& cache, Segment& segment);
 
-// Those that were noted.
+// What was noted.
 SourcePaths known_changing_numbers(const CodeCache& cache, const Segment& segment);
+SourcePaths known_number_inputs(const CodeCache& cache, const Segment& segment);
+
+// Floats of which the entries have some values, and that were not refused.
+SourcePaths find_number_inputs(const CodeCache& cache, const Segment& segment);
+
+// Those of them that the capture guards by value as well.
+SourcePaths guarded_by_value(const graph::Capture& capture, const ObjectPool& pool, const SourcePaths& floats);
+
+void take_number_inputs(CodeCache& cache, Segment& segment, const SourcePaths& floats);
+void refuse_number_inputs(CodeCache& cache, Segment& segment, const SourcePaths& floats);
+
+// Where the segment is full, removes the entries that guard an input by value: they were captured before it was one.
+void make_room_for_number_inputs(const CodeCache& cache, Segment& segment);
 
 }  // namespace framejit::runtime

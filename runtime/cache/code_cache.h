@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "codegen/twin.h"
+#include "runtime/cache/changing_paths.h"
 #include "runtime/cache/segment.h"
 #include "runtime/engine.h"
-#include "tracer/source_path.h"
 
 namespace framejit::runtime {
 
@@ -29,8 +29,8 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   void set_backend(PyObject* backend) { backend_ = Ref::borrow(backend); }
   // Numbers that change from call to call, read from the function's arguments and globals: what one segment learns of
   // them holds for all. See changing_numbers.h.
-  SourcePaths& changing() { return changing_; }
-  const SourcePaths& changing() const { return changing_; }
+  ChangingPaths& changing() { return changing_; }
+  const ChangingPaths& changing() const { return changing_; }
   // Whether the code is wanted as one graph: a break is an error.
   bool whole() const { return whole_; }
   void set_whole(bool whole) { whole_ = whole; }
@@ -64,7 +64,7 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   CodeInfoPtr info_;
   Ref backend_;
   bool whole_ = false;
-  SourcePaths changing_;
+  ChangingPaths changing_;
   std::unordered_map<uint32_t, std::unique_ptr<Segment>> segments_;
   std::vector<codegen::ExitTarget> exits_;
   Ref twin_;

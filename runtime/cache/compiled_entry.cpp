@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "runtime/cache/guard_objects.h"
 #include "runtime/cache/segment.h"
+#include "runtime/engine.h"
 #include "tracer/plain_data.h"
 #include "tracer/tracer.h"
 
@@ -31,6 +32,24 @@ CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const Obje
       output_count_(executable_ ? executable_->output_count() : 0),
       nothing_(leaves_no_trace(*capture_)) {}
 
+bool CompiledEntry::give_numbers(PyObject** inputs) {
+  const std::vector<uint32_t>& numbers = capture_->number_inputs;
+  spare_numbers_.resize(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    PyObject*& input = inputs[numbers[i]];
+    Ref tensor = engine().tensors()->tensor_of_number(input, std::move(spare_numbers_[i]));
+    if (!tensor) return false;
+    Py_SETREF(input, tensor.release());
+  }
+  return true;
+}
+
+// A call that goes on inside of this one, or on another thread, has its own.
+void CompiledEntry::keep_numbers(PyObject* const* inputs) {
+  for (size_t i = 0; i < spare_numbers_.size(); ++i)
+    if (!spare_numbers_[i]) spare_numbers_[i] = Ref::borrow(inputs[capture_->number_inputs[i]]);
+}
+
 RunStatus CompiledEntry::run_graph(PyObject** outputs) {
   if (!executable_) return RunStatus::kDone;
   if (wrong_) return RunStatus::kUndone;
@@ -44,7 +63,9 @@ RunStatus CompiledEntry::run_graph(PyObject** outputs) {
   }
   // Held: the graph runs without the interpreter lock, and another thread may replace an attribute meanwhile.
   for (size_t i = 0; i < sources.size(); ++i) Py_INCREF(inputs[i] = guards_.value(sources[i]));
-  const RunStatus status = executable_->run(inputs, outputs);
+  const bool given = capture_->number_inputs.empty() || give_numbers(inputs);
+  const RunStatus status = given ? executable_->run(inputs, outputs) : RunStatus::kRaised;
+  if (given) keep_numbers(inputs);
   for (size_t i = 0; i < sources.size(); ++i) Py_DECREF(inputs[i]);
   wrong_ = status == RunStatus::kWrong;
   return wrong_ ? RunStatus::kUndone : status;

@@ -55,6 +55,8 @@ class CompiledEntry {
   std::vector<bool> objects_named() const;
   Objects dicts_of_modules(const std::vector<bool>& named) const;
   void object_died();
+  bool give_numbers(PyObject** inputs);
+  void keep_numbers(PyObject* const* inputs);
 
   std::unique_ptr<graph::Capture> capture_;
   ConstTable objects_;
@@ -66,7 +68,8 @@ class CompiledEntry {
   bool dead_ = false;
   bool wrong_ = false;
   Segment* segment_ = nullptr;
-  std::vector<Ref> watches_;  // weak references
+  std::vector<Ref> watches_;        // weak references
+  std::vector<Ref> spare_numbers_;  // by Capture::number_inputs: tensors of the last call; null while a call has it
 };
 
 }  // namespace framejit::runtime

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bytecode/decoded.h"
+#include "runtime/cache/changing_paths.h"
 #include "runtime/cache/compiled_entry.h"
-#include "tracer/source_path.h"
 #include "tracer/trace_stop.h"
 
 namespace framejit::runtime {
@@ -51,9 +51,9 @@ class Segment {
   // As new.
   void clear();
 
-  // Numbers that change, as CodeCache::changing, on the operand stack.
-  SourcePaths& changing() { return changing_; }
-  const SourcePaths& changing() const { return changing_; }
+  // As CodeCache::changing, of what lies on the operand stack.
+  ChangingPaths& changing() { return changing_; }
+  const ChangingPaths& changing() const { return changing_; }
 
   // An entry of another segment leaves to the interpreter what makes a number that changes, which goes on here.
   bool behind_changing_number() const { return behind_changing_number_; }
@@ -80,7 +80,7 @@ class Segment {
 
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
-  SourcePaths changing_;
+  ChangingPaths changing_;
   size_t wasted_ = 0;
   bool behind_changing_number_ = false;
   bool eager_ = false;

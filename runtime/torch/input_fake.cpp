@@ -97,4 +97,12 @@ PyObject* make_input_fake(Recording& recording, PyObject* real) {
   return object.release();
 }
 
+at::Tensor make_number_input(Recording& recording) {
+  InputFake input;
+  input.fake = recording.recorder.add_input(graph::number_meta());
+  input.value = fake_impl(input.fake)->value();
+  recording.inputs.push_back(input);
+  return input.fake;
+}
+
 }  // namespace framejit::torchlib

@@ -16,5 +16,7 @@ bool is_outside_node(const torch::autograd::Node& node);
 
 // A Python object of the real one's type. New reference, or null with a Python error. Throws.
 PyObject* make_input_fake(Recording& recording, PyObject* real);
+// A number of the graph (graph/number.h).
+at::Tensor make_number_input(Recording& recording);
 
 }  // namespace framejit::torchlib

@@ -209,6 +209,10 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return wrapped_one([&] { return sessions().recording->recorder.add_number(op, values); });
   }
 
+  Ref number_input() override {
+    return wrapped_one([&] { return make_number_input(*sessions().recording); });
+  }
+
   Ref number_object() override { return make_number_object(); }
 
   Ref number_argument(PyObject* number) override {
@@ -306,6 +310,15 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   bool has_history() override { return sessions().training != nullptr; }
 
+  Ref tensor_of_number(PyObject* number, Ref spare) override {
+    const double value = PyFloat_AS_DOUBLE(number);
+    if (spare && is_held_once(spare.get())) {
+      *unpack_tensor(spare.get()).mutable_data_ptr<double>() = value;
+      return spare;
+    }
+    return wrapped_one([&] { return number_tensor(value).toTensor(); });
+  }
+
   std::unique_ptr<runtime::Executable> compile(graph::Capture& capture, PyObject* backend,
                                                std::string* why_not) override {
     ThreadSessions& session = sessions();
@@ -344,6 +357,11 @@ class TorchRuntime final : public runtime::TensorRuntime {
   }
 
  private:
+  static bool is_held_once(PyObject* object) {
+    const at::Tensor& tensor = unpack_tensor(object);
+    return Py_REFCNT(object) == 1 && tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+  }
+
   static std::vector<at::Tensor> unpacked(const std::vector<PyObject*>& objects) {
     std::vector<at::Tensor> tensors;
     tensors.reserve(objects.size());
