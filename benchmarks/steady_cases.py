@@ -144,6 +144,27 @@ def _adam_training(convert: Convert):
     return convert(step)
 
 
+def _adam_under_a_schedule(convert: Convert):
+    """The same with another learning rate in each step, which a scheduler sets between them."""
+    torch.manual_seed(0)
+    model, loss = _mlp_to_train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10_000)
+
+    def step():
+        optimizer.zero_grad()
+        loss(model).backward()
+        optimizer.step()
+
+    call = convert(step)
+
+    def run():
+        call()
+        scheduler.step()
+
+    return run
+
+
 def _mlp_to_train():
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     x = torch.randn(8, 64)
@@ -180,6 +201,7 @@ TRAINING: Dict[str, Case] = {f"{name}_train": _model(name, "train") for name in 
 STEPS: Dict[str, Case] = {
     "mlp_step": _step(_mlp_to_train),
     "mlp_adam_step": _adam_training,
+    "mlp_schedule_step": _adam_under_a_schedule,
     "gpt_step": _step(functools.partial(_model_to_train, "gpt")),
     "mobilenet_v3_step": _step(functools.partial(_model_to_train, "mobilenet_v3")),
 }
