@@ -254,9 +254,11 @@ void Simulator::rely_on_search(PyObject* container, PyObject* item) {
 }
 
 bool Simulator::is_one_number(SymValue& left, SymValue& right) {
-  if (left.lazy.valid() && left.lazy == right.lazy) return true;
+  if (left.lazy.valid() && left.lazy == right.lazy) return world_.is_read_in_place(left.lazy);
   if (!world_.is_number(left.get()) && !world_.is_number(right.get())) return false;
-  return is_number(left) && is_number(right) && left.get() == right.get();
+  if (!is_number(left) || !is_number(right) || left.get() != right.get()) return false;
+  const graph::SourceId source = world_.number_source(left.get());
+  return !source.valid() || world_.is_read_in_place(source);
 }
 
 bool Simulator::is_apart_from_number(SymValue& number, SymValue& other) {

@@ -323,6 +323,14 @@ bool World::may_be_made_anew(PyObject* function, SourceId source) const {
   return comes_with_the_frame(source);
 }
 
+bool World::is_read_in_place(SourceId source) const {
+  for (; source.valid(); source = capture_.sources.at(source).base) {
+    const SourceKind kind = capture_.sources.at(source).kind;
+    if (kind == SourceKind::kAttr || kind == SourceKind::kSequenceItem) return false;
+  }
+  return true;
+}
+
 bool World::comes_with_the_frame(SourceId source) const {
   while (capture_.sources.at(source).base.valid()) source = capture_.sources.at(source).base;
   SourceKind root = capture_.sources.at(source).kind;

@@ -153,6 +153,9 @@ class World {
   // Whether one of them holds the parameters, buffers or submodules of a module.
   bool has_changed_module_table() const { return changed_module_table_; }
 
+  // Whether each read gives the same object, not one that is made for it.
+  bool is_read_in_place(graph::SourceId source) const;
+
   // Whether an argument, a local or the stack leads to it: each call may bring another.
   bool comes_with_the_frame(graph::SourceId source) const;
 

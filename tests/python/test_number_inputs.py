@@ -248,6 +248,17 @@ def test_the_same_object_comes_back():
         assert one is number and two is number and table["r"] is number
 
 
+def test_attribute_that_each_read_makes():
+    def program(x, info):
+        kept = info.eps
+        return x * info.eps + kept, info.eps is info.eps, kept is kept
+
+    compiled = framejit.to_static(program)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16) * 2:
+        info = torch.finfo(dtype)
+        same(compiled(x3(), info), program(x3(), info))
+
+
 def test_two_that_are_one_object():
     def program(x, a, b):
         return x * a + b, a is b

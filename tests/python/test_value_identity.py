@@ -1,6 +1,8 @@
 """Numbers, texts and tuples of the program stay the objects that they are: `is` tells them apart from equal ones, and
 what passes through a captured function comes out itself."""
 
+import datetime
+
 import pytest
 import torch
 
@@ -154,6 +156,17 @@ def test_items_of_two_tuples_are_told_apart():
         p, q, x = (1, item), (2, item if same else float("2.5")), x3()
         result = compiled(x, p, q)
         assert result[1] is bool(same) and result[2] is item
+
+
+def test_attribute_that_each_read_makes_is_told_from_itself():
+    def program(x, moment):
+        kept = moment.microsecond
+        return x + 1, moment.microsecond is moment.microsecond, kept is kept, kept is not moment.microsecond
+
+    compiled = framejit.to_static(program)
+    for microsecond in (123456, 123456, 654321):
+        moment = datetime.datetime(2020, 1, 1, 0, 0, 0, microsecond)
+        assert compiled(x3(), moment)[1:] == program(x3(), moment)[1:] == (False, True, True)
 
 
 def test_literal_is_told_from_an_equal_value():
