@@ -121,9 +121,13 @@ bool compare_numbers(int op, double a, double b) {
   }
 }
 
-std::string to_string(NumberComparison comparison, const std::string& other) {
+const char* comparison_sign(int op) {
   static const char* const kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
-  return fmt::format("{} {}) is {}", kSigns[comparison.op], other, comparison.outcome ? "True" : "False");
+  return kSigns[op];
+}
+
+std::string to_string(NumberComparison comparison, const std::string& other) {
+  return fmt::format("{} {}) is {}", comparison_sign(comparison.op), other, comparison.outcome ? "True" : "False");
 }
 
 TensorMeta number_meta() {

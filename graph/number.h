@@ -1,6 +1,6 @@
-// Python numbers that a graph computes: floats that came out of a tensor (`x.item()`), and what the program made of
-// them. A value with number_meta(): as a tensor it is what LibTorch makes of a Python float; in the place of a Scalar
-// it is the number.
+// Python numbers of a graph: floats that came out of a tensor (`x.item()`) or that the graph takes as inputs, and what
+// the program made of them. A value with number_meta(): as a tensor it is what LibTorch makes of a Python float; in the
+// place of a Scalar it is the number.
 //
 //   framejit::number_item(Tensor a) -> Tensor                one element of a floating type
 //   framejit::number_add(Tensor a, Tensor b) -> Tensor       and so on: graph/number.def
@@ -43,6 +43,7 @@ struct NumberComparison {
 };
 // As CPython compares floats.
 bool compare_numbers(int op, double a, double b);
+const char* comparison_sign(int op);
 std::string to_string(NumberComparison comparison, const std::string& other);
 
 // What a number goes through on its way to a Scalar of an operator on elements of that type; none: nothing is lost.

@@ -1,5 +1,5 @@
-// Numbers that the graph computes (graph/number.h): what a tensor's item() gives, what the program makes of it, and
-// where it is given to operators. All else that looks at one ends the trace.
+// Numbers of the graph (graph/number.h): what a tensor's item() gives, floats that are inputs, what the program makes
+// of them, and where they are given to operators. All else that looks at one ends the trace.
 #include <algorithm>
 #include <string_view>
 
@@ -181,7 +181,7 @@ class SumOfNumbers {
     if (sim_.world().is_number(item)) return {sim_.number_tensor(item), 0};
     const std::optional<double> known =
         PyBool_Check(item) ? std::optional(item == Py_True ? 1.0 : 0.0) : as_double(item);
-    if (!known) sim_.stop(StopReason::kDataDependentValue, "a number out of a tensor is added to others");
+    if (!known) sim_.stop(StopReason::kDataDependentValue, "a number of the graph is added to others");
     return {nullptr, *known};
   }
 
@@ -215,7 +215,7 @@ bool Simulator::moves_numbers(PyObject* container, PyObject* method) {
   const char* name = PyUnicode_AsUTF8(PyDescr_NAME(method));
   const bool moves = std::find(std::begin(kMoving), std::end(kMoving), name ? name : "") != std::end(kMoving);
   if (!moves && world_.holds_number(container))
-    stop(StopReason::kDataDependentValue, qualified_name(method) + " of a container with a number out of a tensor");
+    stop(StopReason::kDataDependentValue, qualified_name(method) + " of a container with a number of the graph");
   return moves;
 }
 

@@ -191,9 +191,8 @@ SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
   if (!right_first)
     if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(result)) return result;
   if (op == Py_EQ || op == Py_NE) return SymValue::borrow(is_same(left, right) == (op == Py_EQ) ? Py_True : Py_False);
-  static const char* const kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
-  raise(PyExc_TypeError, fmt::format("'{}' not supported between instances of '{}' and '{}'", kSigns[op],
-                                     of_left->tp_name, of_right->tp_name));
+  raise(PyExc_TypeError, fmt::format("'{}' not supported between instances of '{}' and '{}'",
+                                     graph::comparison_sign(op), of_left->tp_name, of_right->tp_name));
 }
 
 SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {

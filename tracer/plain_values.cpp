@@ -87,7 +87,7 @@ namespace {
 void require_plain_value(Simulator& sim, PyObject* obj, int depth, bool numbers) {
   if (sim.world().is_number(obj)) {
     if (numbers) return;
-    sim.stop(StopReason::kDataDependentValue, "a number out of a tensor is handed to C code");
+    sim.stop(StopReason::kDataDependentValue, "a number of the graph is handed to C code");
   }
   sim.world().rely_on_identity(obj);
   if (is_plain_data(obj) || sim.is_tensor(obj)) return;

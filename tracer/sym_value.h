@@ -1,5 +1,5 @@
 // SymValue: a simulated value. It is a real Python object plus, while nothing has relied on it yet, where it came from.
-// Of a number that the graph computes the object tells the type alone (World::is_number).
+// Of a number of the graph the object tells the type alone (World::is_number).
 #pragma once
 
 #include "base/py_ref.h"

@@ -68,7 +68,7 @@ class World {
   // The same for what is put into a container, an attribute or a variable, where a number of the graph may be.
   PyObject* hold(SymValue& value);
 
-  // Numbers that the graph computes (tracer/numbers.cpp), each an object that stands for it
+  // Numbers of the graph (tracer/numbers.cpp), each an object that stands for it
   // (TensorHost::number_object): what looks at one ends the trace. `tensor`: the fake that is the number as a tensor.
   PyObject* add_number(Ref stand_in, Ref tensor);
   bool is_number(PyObject* obj) const { return !numbers_.empty() && numbers_.count(obj) != 0; }

@@ -75,8 +75,11 @@ bool stops_at_number(const graph::Capture& capture) {
          goes_on_with_changing_number(static_cast<StopReason>(capture.stop_reason));
 }
 
-bool end_alike(const graph::Capture& a, const graph::Capture& b) {
-  auto same_place = [](const graph::FrameExit& x, const graph::FrameExit& y) { return x.instruction == y.instruction; };
+// Captures of one attempt, whose objects are in one pool.
+bool end_alike(const graph::Capture& a, const graph::Capture& b, const ObjectPool& pool) {
+  auto same_place = [&](const graph::FrameExit& x, const graph::FrameExit& y) {
+    return x.instruction == y.instruction && pool.at(x.code) == pool.at(y.code);
+  };
   return a.exit == b.exit && std::equal(a.frames.begin(), a.frames.end(), b.frames.begin(), b.frames.end(), same_place);
 }
 
@@ -145,7 +148,7 @@ class Attempt {
     }
     if (stops_at_number(*capture)) {
       std::unique_ptr<graph::Capture> otherwise = capture_taking({});
-      if (otherwise && !end_alike(*capture, *otherwise)) {
+      if (otherwise && !end_alike(*capture, *otherwise, pool_)) {
         refuse_number_inputs(cache_, segment_, inputs);
         return otherwise;
       }

@@ -11,7 +11,7 @@ namespace framejit::torchlib {
 namespace {
 
 void refuse() {
-  Ref args = Ref::steal(Py_BuildValue("(ss)", "DataDependentValue", "a number out of a tensor is looked at"));
+  Ref args = Ref::steal(Py_BuildValue("(ss)", "DataDependentValue", "a number of the graph is looked at"));
   if (args) PyErr_SetObject(trace_stop_type(), args.get());
 }
 

@@ -240,6 +240,12 @@ ValueId Recorder::fitting_number(const OpEntry& op, ValueId number) {
   return graph_->node(graph_->add_node(graph::number_op(*fit), {&operand, 1}, result, location_)).first_result;
 }
 
+// No node gives a number as it is.
+ValueId Recorder::known_number(double number) {
+  const Operand factors[] = {Operand::real(number), Operand::real(1)};
+  return fake_impl(add_number(graph::NumberOp::kMultiply, factors))->value();
+}
+
 // A list of Scalars some of which are numbers of the graph: all of them are, for the node.
 Operand Recorder::number_list(const OpEntry& op, const c10::IValue& list) {
   c10::ArrayRef<c10::IValue> items = list.toListRef();
@@ -248,8 +254,7 @@ Operand Recorder::number_list(const OpEntry& op, const c10::IValue& list) {
     ids[i] = number_of_scalar(items[i]);
     if (!ids[i].valid()) {
       if (!items[i].isDouble()) stop_trace("DataDependentValue", op.info->name + " is given numbers of several types");
-      const Operand same[] = {Operand::real(items[i].toDouble()), Operand::real(1)};
-      ids[i] = fake_impl(add_number(graph::NumberOp::kMultiply, same))->value();
+      ids[i] = known_number(items[i].toDouble());
     }
     ids[i] = fitting_number(op, ids[i]);
   }

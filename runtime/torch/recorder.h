@@ -132,6 +132,7 @@ class Recorder {
 
   void read_operands(const OpEntry& op, const Stack& stack, size_t base);
   graph::ValueId fitting_number(const OpEntry& op, graph::ValueId number);
+  graph::ValueId known_number(double number);
   graph::Operand number_list(const OpEntry& op, const c10::IValue& list);
   graph::Operand tensor_operand(const OpEntry& op, const at::Tensor& tensor);
   graph::Operand list_operand(const OpEntry& op, const c10::IValue& list);

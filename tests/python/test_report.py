@@ -193,6 +193,20 @@ def test_log_says_which_guard_failed(log):
     assert "shape=torch.Size([2, 2])" in caplog.text
 
 
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_log_says_which_comparison_of_a_number_came_out_otherwise(log):
+    caplog = log("guards")
+    compiled = framejit.to_static(lambda x, scale: x * scale if scale > 0.5 else x)
+    for scale in (0.75, 1.5, 2.5):
+        compiled(torch.ones(2), scale)
+    caplog.clear()
+    compiled(torch.ones(2), 3.5)
+    assert "failed" not in caplog.text
+    compiled(torch.ones(2), 0.25)
+    assert "this failed: (scale > 0.5) is True, found 0.25" in caplog.text
+
+
+
 def test_log_of_code(log, capsys):
     caplog = log("code")
     compiled = framejit.to_static(prints)

@@ -409,7 +409,8 @@ def test_what_the_collector_runs_meanwhile():
     finally:
         gc.set_threshold(*threshold)
     gc.collect()
-    assert (watcher.seen, len(ended)) == (20, 20)
+    left = [reference() for reference in references if reference() is not None]
+    assert (watcher.seen, len(ended)) == (20, 20), [gc.get_referrers(one) for one in left]
 
 
 class Collecting:
