@@ -75,6 +75,10 @@ bool stops_at_number(const graph::Capture& capture) {
          goes_on_with_changing_number(static_cast<StopReason>(capture.stop_reason));
 }
 
+codegen::ExitTarget exit_of(const graph::FrameExit& frame) {
+  return {bytecode::InstrIndex(frame.instruction), frame.pending};
+}
+
 // Captures of one attempt, whose objects are in one pool.
 bool end_alike(const graph::Capture& a, const graph::Capture& b, const ObjectPool& pool) {
   auto same_place = [&](const graph::FrameExit& x, const graph::FrameExit& y) {
@@ -136,12 +140,6 @@ class Attempt {
     if (inputs.empty() || !may_compute_numbers()) return nullptr;
     std::unique_ptr<graph::Capture> capture = capture_taking(inputs);
     const SourcePaths by_value = capture ? guarded_by_value(*capture, pool_, inputs) : inputs;
-    if (getenv("FJDBG"))
-      fprintf(
-          stderr, "soft: inputs %zu by_value %zu stop %d %s %s %s\n", inputs.size(), by_value.size(),
-          capture ? (int)capture->exit : -1,
-          capture ? stop_reason_info(static_cast<StopReason>(capture->stop_reason)).name : outcome_.stop.detail.c_str(),
-          capture ? capture->stop_detail.c_str() : "", capture ? capture->stop_location.c_str() : "");  // DBG
     if (!by_value.empty()) {
       refuse_number_inputs(cache_, segment_, by_value);
       return capture_with_inputs();
@@ -181,16 +179,25 @@ class Attempt {
     if (!entry->returns()) {
       const auto& frames = entry->capture().frames;
       FJ_CHECK(!frames.empty(), "a break without a frame");
-      const codegen::ExitTarget exit{bytecode::InstrIndex(frames[0].instruction), frames[0].pending};
-      entry->exit = cache_.exit_number(exit);
-      if (goes_on_with_changing_number(outcome_.stop.reason))
-        for (bytecode::InstrIndex at : cache_.layout().sites_after(exit))
-          cache_.segment(at).set_behind_changing_number();
+      entry->exit = cache_.exit_number(exit_of(frames[0]));
+      if (goes_on_with_changing_number(outcome_.stop.reason)) note_changing_number(*entry);
     }
     entry->capture_s = scope_.seconds();
     CompiledEntry::watch_objects(entry, &segment_);
     segment_.add(entry);
     outcome_.entry = std::move(entry);
+  }
+
+  // For where the frame goes on that the interpreter gets back, and where those do that wait for it.
+  void note_changing_number(const CompiledEntry& entry) {
+    const auto& frames = entry.capture().frames;
+    note_changing_number(cache_, exit_of(frames[0]));
+    for (size_t i = 1; i < frames.size(); ++i)
+      note_changing_number(*engine().shared_cache(entry.objects().at(frames[i].code)), exit_of(frames[i]));
+  }
+
+  static void note_changing_number(CodeCache& cache, const codegen::ExitTarget& exit) {
+    for (bytecode::InstrIndex at : cache.layout().sites_after(exit)) cache.segment(at).set_behind_changing_number();
   }
 
   void count(const graph::Capture& capture) {

@@ -176,6 +176,25 @@ def test_number_out_of_a_tensor_is_known_to_change_soon():
     assert captures <= 1 + 6 * (SOON + 1)
 
 
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_what_a_callee_makes_of_a_number_that_changes_is_known_to_change_soon():
+    def scaled(y, n):
+        return y * ((n + 1) * 3 - 2) + y
+
+    def program(x, n):
+        return scaled(x.tanh(), n).sin()
+
+    compiled, captures = framejit.to_static(program), 0
+    for n in range(CALLS):
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3(), n), program(x3(), n)), n
+        captures += counted.captures
+        assert not counted.fallbacks
+    assert not counted.captures and counted.hits
+    # The whole function, a segment behind each of the callee's four operators, once more for what was learnt of it.
+    assert captures <= 16 + 4 * (SOON + 1) + 1
+
+
 def test_few_values_that_are_made_of_a_number_that_changes_have_a_graph_each():
     compiled = framejit.to_static(lambda x, n: x * (n % 3))
     for n in range(CALLS):
