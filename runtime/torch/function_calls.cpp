@@ -250,14 +250,16 @@ std::vector<ValueId> FunctionCalls::values() const {
   return values;
 }
 
-void FunctionCalls::run(const Plan& plan, at::Tensor* registers) const {
+void FunctionCalls::run(const Plan& plan, at::Tensor* registers, const Plan::AfterNode& after) const {
   size_t next = 0;
   for (const auto& record : records_) {
-    plan.run_nodes(registers, next, record->first_node);
-    replay_function(*record, plan, registers, [&] { plan.run_nodes(registers, record->first_node, record->end_node); });
+    plan.run_nodes(registers, next, record->first_node, after);
+    replay_function(*record, plan, registers,
+                    [&] { plan.run_nodes(registers, record->first_node, record->end_node, nullptr); });
+    for (size_t n = record->first_node; n < record->end_node; ++n) after(graph::NodeId(n));
     next = record->end_node;
   }
-  plan.run_nodes(registers, next, std::numeric_limits<size_t>::max());
+  plan.run_nodes(registers, next, std::numeric_limits<size_t>::max(), after);
 }
 
 }  // namespace framejit::torchlib

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -43,8 +44,9 @@ class FunctionCalls {
   bool hold() const;
   // Values that run() needs in their registers.
   std::vector<graph::ValueId> values() const;
-  // Runs the forward graph's plan, which was made with autograd, with the calls as nodes of autograd's graph.
-  void run(const Plan& plan, at::Tensor* registers) const;
+  // Runs the forward graph's plan, which was made with autograd, with the calls as nodes of autograd's graph. `after`
+  // each node, for those of a call when the call is over.
+  void run(const Plan& plan, at::Tensor* registers, const std::function<void(graph::NodeId)>& after) const;
 
  private:
   struct Record;

@@ -161,7 +161,7 @@ class GraphNode final : public Node {
   at::Tensor unpack(uint32_t slot);
   std::vector<at::Tensor> unpack_inputs();
   variable_list differentiate_again(const variable_list& gradients, const std::vector<bool>& wanted) {
-    return program_->differentiate_again(block_, unpack_inputs(), gradients, wanted);
+    return program_->differentiate_again(block_, pointer_to(this), unpack_inputs(), gradients, wanted);
   }
   bool is_plain(const variable_list& gradients) const;
   void require_unchanged(const BackwardPlan& backward);

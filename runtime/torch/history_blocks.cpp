@@ -13,6 +13,7 @@
 namespace framejit::torchlib {
 
 using torch::autograd::Edge;
+using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 using torch::autograd::impl::gradient_edge;
@@ -30,11 +31,6 @@ class CutEnd final : public Node {
 
   const Edge beyond;
 };
-
-const Edge& over_cuts(const Edge& edge) {
-  const auto* cut = dynamic_cast<const CutEnd*>(edge.function.get());
-  return cut ? cut->beyond : edge;
-}
 
 // Which results reach an operation, a bit for each.
 using Reach = std::vector<uint64_t>;
@@ -322,16 +318,24 @@ History cut_into_blocks(const Recording& recording) { return Cutter(recording).r
 
 Edge end_in_place_of(const Edge& edge) { return {make_node<CutEnd>(edge), 0}; }
 
-std::vector<Node*> operations_of(const Edge& root, const std::vector<const Node*>& ends) {
+const Edge& over_cuts(const Edge& edge) {
+  const auto* cut = dynamic_cast<const CutEnd*>(edge.function.get());
+  return cut ? cut->beyond : edge;
+}
+
+std::vector<Node*> operations_of(const edge_list& from, const std::vector<const Node*>& ends, const edge_list& stops) {
   const std::unordered_set<const Node*> known_ends(ends.begin(), ends.end());
+  auto is_stop = [&](const Edge& edge) { return std::find(stops.begin(), stops.end(), edge) != stops.end(); };
   std::unordered_set<const Node*> seen;
-  std::vector<Node*> found, pending = {root.function.get()};
+  std::vector<Node*> found, pending;
+  for (const Edge& edge : from) pending.push_back(edge.function.get());
   while (!pending.empty()) {
     Node* node = pending.back();
     pending.pop_back();
     if (!node || is_accumulator(*node) || known_ends.count(node) || !seen.insert(node).second) continue;
     found.push_back(node);
-    for (const Edge& edge : node->next_edges()) pending.push_back(over_cuts(edge).function.get());
+    for (const Edge& edge : node->next_edges())
+      if (const Edge& whole = over_cuts(edge); !is_stop(whole)) pending.push_back(whole.function.get());
   }
   return found;
 }

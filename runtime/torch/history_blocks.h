@@ -53,10 +53,14 @@ struct History {
 // Cuts the fakes' graph apart where blocks end. Once for a recording.
 History cut_into_blocks(const Recording& recording);
 
-// The operations that a backward of `root` goes over, `ends` left out, in an order that is that of any graph of the
-// same shape. Cuts are passed over.
-std::vector<torch::autograd::Node*> operations_of(const torch::autograd::Edge& root,
-                                                  const std::vector<const torch::autograd::Node*>& ends);
+// The operations that a backward of `from` goes over, `ends` left out, in an order that is that of any graph of the
+// same shape. Cuts are passed over, but for those of the edges `stops`.
+std::vector<torch::autograd::Node*> operations_of(const torch::autograd::edge_list& from,
+                                                  const std::vector<const torch::autograd::Node*>& ends,
+                                                  const torch::autograd::edge_list& stops = {});
+
+// The edge, or the one that is cut where it is an end in place of that.
+const torch::autograd::Edge& over_cuts(const torch::autograd::Edge& edge);
 
 // An end that takes what goes along an edge, for as long as the edge is cut.
 torch::autograd::Edge end_in_place_of(const torch::autograd::Edge& edge);

@@ -553,12 +553,14 @@ void Plan::run(at::Tensor* registers) const {
   run(registers, progress);
 }
 
-void Plan::run_nodes(at::Tensor* registers, size_t first_node, size_t end_node) const {
+void Plan::run_nodes(at::Tensor* registers, size_t first_node, size_t end_node, const AfterNode& after) const {
   StackLease lease;
   std::vector<double> numbers(has_numbers_ ? register_count_ : 0);
-  for (const Step& step : steps_)
-    if (step.node.index() >= first_node && step.node.index() < end_node)
-      run_step(step, registers, numbers.data(), lease.stack(), nullptr);
+  for (const Step& step : steps_) {
+    if (step.node.index() < first_node || step.node.index() >= end_node) continue;
+    run_step(step, registers, numbers.data(), lease.stack(), nullptr);
+    if (after) after(step.node);
+  }
 }
 
 void Plan::run(at::Tensor* registers, Progress& progress) const {

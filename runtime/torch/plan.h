@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,8 +65,9 @@ class Plan {
   // Registers of the graph's inputs are filled in. Throws what an operator throws.
   void run(at::Tensor* registers) const;
   void run(at::Tensor* registers, Progress& progress) const;
-  // The steps of these nodes, in a graph whose nodes all run in the same state.
-  void run_nodes(at::Tensor* registers, size_t first_node, size_t end_node) const;
+  // The steps of these nodes, in a graph whose nodes all run in the same state. `after` each, if it is not null.
+  using AfterNode = std::function<void(graph::NodeId)>;
+  void run_nodes(at::Tensor* registers, size_t first_node, size_t end_node, const AfterNode& after) const;
 
  private:
   struct Source {

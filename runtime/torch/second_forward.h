@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "runtime/torch/history_blocks.h"
+#include "runtime/torch/node_pointer.h"
 #include "runtime/torch/plan.h"
 #include "runtime/torch/recording.h"
+#include "runtime/torch/results_below.h"
 
 namespace framejit::torchlib {
 
@@ -23,14 +25,17 @@ class SecondForward {
 
   // Whether it begins with this input of the graph.
   bool reads(uint32_t input) const { return reads_.empty() || reads_[input]; }
+  const std::vector<ResultBelow>& results_below() const { return below_; }
   // Whether there can be one.
   bool is_possible() const { return why_not_.empty(); }
   // Before the first of the next, while nobody else uses the recording's joint graph. Throws where the graph cannot be
   // run twice, with the reason.
   void prepare();
-  // Runs it on the inputs that it reads and differentiates through that. `gradients`: of the block's entries. Returns
-  // those of its exits, the sum for each, or of those that are wanted. Thread-safe.
-  torch::autograd::variable_list differentiate(const std::vector<at::Tensor>& inputs,
+  // Runs it on the inputs that it reads and differentiates through that. `node`: the block's in the history of the
+  // call, in which results_below() are at `below`. `gradients`: of the block's entries. Returns those of its exits, the
+  // sum for each, or of those that are wanted. Thread-safe.
+  torch::autograd::variable_list differentiate(const NodePtr& node, const torch::autograd::edge_list& below,
+                                               const std::vector<at::Tensor>& inputs,
                                                const torch::autograd::variable_list& gradients,
                                                const std::vector<bool>& wanted) const;
 
@@ -42,14 +47,21 @@ class SecondForward {
   };
   using Operations = std::vector<torch::autograd::Node*>;
   void take_part();
+  void run(const std::vector<at::Tensor>& inputs, const torch::autograd::edge_list& below,
+           std::vector<at::Tensor>& registers) const;
   void find_places();
   void require_same_shape(const Operations& operations) const;
-  torch::autograd::variable_list differentiate_all(const at::Tensor* registers, const std::vector<at::Tensor>& inputs,
-                                                   const torch::autograd::variable_list& gradients,
-                                                   const std::vector<uint32_t>& exits) const;
-  torch::autograd::variable_list differentiate_block(const at::Tensor& root, const std::vector<at::Tensor>& inputs,
-                                                     const torch::autograd::variable_list& gradients,
-                                                     const std::vector<uint32_t>& exits) const;
+  // The history that the forward has made this time, of the block.
+  struct Again {
+    Operations operations;
+    torch::autograd::edge_list entries;                      // beside the block's
+    std::vector<std::vector<torch::autograd::Edge*>> exits;  // beside the block's: the edges that lead there
+  };
+  Again whole_again(const at::Tensor* registers, const std::vector<at::Tensor>& inputs) const;
+  Again block_again(const at::Tensor& root, const std::vector<at::Tensor>& inputs,
+                    const torch::autograd::edge_list& below) const;
+  void lead_to_results(const Again& again, const NodePtr& node, const std::vector<const torch::autograd::Node*>& ends,
+                       const torch::autograd::variable_list& gradients) const;
   // The whole history, between roots and inputs.
   bool is_whole() const;
   const HistoryBlock& block() const { return history_.blocks[block_]; }
@@ -61,7 +73,11 @@ class SecondForward {
   std::string why_not_;
   std::optional<graph::Graph> part_;   // what the block's root alone needs; none: the recording's whole graph
   std::vector<graph::ValueId> roots_;  // of the whole, or the block's, in graph()
-  std::vector<bool> reads_;            // beside the recording's inputs; empty: all
+  std::vector<bool> is_seen_;          // beside the block's entries: whether the program has what they stand for
+  std::vector<ResultBelow> below_;
+  std::vector<graph::ValueId> below_values_;                 // beside below_, in graph()
+  std::vector<graph::NodeId> below_made_;                    // beside below_: the last node that makes or changes it
+  std::vector<bool> reads_;                                  // beside the recording's inputs; empty: all
   std::vector<std::pair<uint32_t, graph::ValueId>> inputs_;  // those of the recording that it reads, in graph()
   std::unique_ptr<Plan> plan_;
   // Of a block, not of the whole.

@@ -394,14 +394,16 @@ const BackwardPlan& TrainingProgram::plan_for(size_t block, const std::vector<at
   return *found;
 }
 
-variable_list TrainingProgram::differentiate_again(size_t block, const std::vector<at::Tensor>& inputs,
+variable_list TrainingProgram::differentiate_again(size_t block, const NodePtr& node,
+                                                   const std::vector<at::Tensor>& inputs,
                                                    const variable_list& gradients, const std::vector<bool>& wanted) {
   SecondForward& forward = *parts_[block].second_forward;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     forward.prepare();
   }
-  variable_list sums = forward.differentiate(inputs, gradients, wanted);
+  const torch::autograd::edge_list below = edges_to(forward.results_below(), history_, block, *node, kernels_);
+  variable_list sums = forward.differentiate(node, below, inputs, gradients, wanted);
   if (kernels_) return sums;
   variable_list results;
   const std::vector<BlockExit>& exits = history_.blocks[block].exits;

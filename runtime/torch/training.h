@@ -81,8 +81,10 @@ class TrainingProgram {
 
   // What a second derivative of a block begins with.
   const SecondForward& second_forward(size_t block) const { return *parts_[block].second_forward; }
-  // See SecondForward::differentiate(): with what its exits get, as the block's plans give it. Thread-safe.
-  torch::autograd::variable_list differentiate_again(size_t block, const std::vector<at::Tensor>& inputs,
+  // See SecondForward::differentiate(): with what its exits get, as the block's plans give it. `node`: the block's.
+  // Thread-safe.
+  torch::autograd::variable_list differentiate_again(size_t block, const NodePtr& node,
+                                                     const std::vector<at::Tensor>& inputs,
                                                      const torch::autograd::variable_list& gradients,
                                                      const std::vector<bool>& wanted);
 

@@ -1,5 +1,5 @@
 """Random programs with several results, views among them, and what a program may do with their gradients: as eager, to the
-bit where no result is a view.
+bit where no result is a view and nothing is differentiated twice.
 
 FRAMEJIT_RANDOM_HISTORIES is how many programs run, 60 if it is not set.
 """
@@ -27,7 +27,9 @@ steps = st.lists(
 )
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["backward", "backward", "keep", "named", "grad", "double hook", "retain", "again", "write"]),
+        st.sampled_from(
+            ["backward", "backward", "keep", "named", "grad", "second", "double hook", "retain", "again", "write"]
+        ),
         st.lists(numbers, min_size=1, max_size=3),
         st.lists(numbers, min_size=1, max_size=2),
     ),
@@ -101,6 +103,8 @@ class Watcher:
         if action == "grad":
             wanted = [*self.picked(others), self.leaves[others[0] % LEAVES]]
             return torch.autograd.grad(loss, wanted, allow_unused=True, retain_graph=True)
+        if action == "second":
+            return self.second_derivatives(loss, [*self.picked(others), self.leaves[others[0] % LEAVES]])
         if action == "double hook":
             return picked[0].register_hook(lambda grad: grad * 2) and None
         if action == "retain":
@@ -108,6 +112,12 @@ class Watcher:
         if action == "write":
             return picked[0].mul_(3) and None
         return self.call(picked[0].sum() * self.start)
+
+    def second_derivatives(self, loss, wanted):
+        first = torch.autograd.grad(loss, wanted, allow_unused=True, create_graph=True)
+        pairs = [(grad, tensor) for grad, tensor in zip(first, wanted) if grad is not None]
+        penalty = loss + sum((grad * grad * tensor).sum() for grad, tensor in pairs)
+        return [*first, *torch.autograd.grad(penalty, [*wanted, *self.leaves], allow_unused=True, retain_graph=True)]
 
     def run(self, actions):
         for action, which, others in actions:
@@ -130,7 +140,7 @@ def test_random_histories(steps, results, actions):
     results = sorted(i % len(steps) for i in results)
     program = made_program(steps, results)
     # Views are made behind a graph, where gradients may be added up in another order.
-    exact = all(steps[i][0] != "views" for i in results)
+    exact = all(steps[i][0] != "views" for i in results) and all(action != "second" for action, *_ in actions)
     expected = Watcher(program).run(actions)
     framejit.reset()
     compiled = framejit.to_static(program)

@@ -77,26 +77,6 @@ def test_gradient_of_a_result_for_another(function):
     assert_alike(function, observe)
 
 
-def second_derivatives(wanted):
-    def observe(function):
-        a, b, inner, outer = run(function)
-        tensors = {"inner": inner, "a": a, "b": b}
-        first = torch.autograd.grad(outer, [inner, b], create_graph=True)
-        second = torch.autograd.grad(sum(grad.sum() for grad in first), [tensors[name] for name in wanted])
-        return [*first, *second]
-
-    torch.testing.assert_close(observe(framejit.to_static(inner_and_outer)), observe(inner_and_outer))
-
-
-def test_gradient_of_gradient_from_one_result_to_another():
-    second_derivatives(["a", "b"])
-
-
-@pytest.mark.xfail(strict=True, reason="a second derivative begins at the graph's inputs again, beside its results")
-def test_gradient_for_a_result_of_a_gradient():
-    second_derivatives(["inner"])
-
-
 def chain(x, weights):
     hidden = []
     for weight in weights:
