@@ -106,7 +106,7 @@ bool may_learn_changing_numbers(const Segment& segment) {
 void learn_changing_numbers(CodeCache& cache, Segment& segment) {
   const SourcePaths changing = find_changing_numbers(segment);
   for (const SourcePath& path : changing) noted_at(cache, segment, path).left.insert(path);
-  remove_entries_at(segment, changing);
+  if (segment.full()) remove_entries_at(segment, changing);
 }
 
 SourcePaths known_changing_numbers(const CodeCache& cache, const Segment& segment) {

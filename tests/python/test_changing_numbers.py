@@ -195,6 +195,23 @@ def test_what_a_callee_makes_of_a_number_that_changes_is_known_to_change_soon():
     assert captures <= 16 + 4 * (SOON + 1) + 1
 
 
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_graphs_from_before_it_is_known_to_change_are_kept():
+    def program(x, n, kind):
+        number = n.tolist()
+        y = x.tanh() + len(kind)
+        return y * (number * 3 - 2)
+
+    # The last kind is the one for which the number is known to change.
+    compiled = framejit.to_static(program)
+    for _ in range(2):
+        with counts.counting() as counted:
+            for n in range(SOON + 2):
+                arguments = torch.tensor(n), "k" * (n // 2)
+                assert torch.equal(compiled(x3(), *arguments), program(x3(), *arguments)), n
+    assert not counted.captures and counted.hits
+
+
 def test_few_values_that_are_made_of_a_number_that_changes_have_a_graph_each():
     compiled = framejit.to_static(lambda x, n: x * (n % 3))
     for n in range(CALLS):
