@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "graph/alias.h"
+#include "graph/failure.h"
+#include "graph/number.h"
 #include "runtime/torch/distinct_inputs.h"
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/gil.h"
@@ -67,6 +69,7 @@ class AtenExecutable final : public runtime::Executable {
  private:
   void compute(Registers& registers, Plan::Progress& progress) const;
   bool can_be_undone() const;
+  bool numbers_raise_late() const;
   RunStatus take_back(Plan::Progress& progress);
   torch::autograd::edge_list attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
@@ -93,7 +96,8 @@ class AtenExecutable final : public runtime::Executable {
   // hold.
   std::optional<DistinctInputs> distinct_;
   // Where the graph writes inputs that the backward may need, or code of the program may handle eager's error about
-  // memory that overlaps: in calls where another input shares what is written, the code runs in the interpreter.
+  // memory that overlaps, or the order of the steps rests on it that inputs lie apart: in calls where another input
+  // shares what is written, the code runs in the interpreter.
   std::optional<DistinctInputs> unshared_;
   std::shared_ptr<Recording> recording_;
   std::unique_ptr<AtenExecutable> without_kernels_;
@@ -147,8 +151,11 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
       recording_ = recording;
     }
   }
-  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused);
-  if (on_failure_ == OnFailure::kUndo || training_) {
+  const auto outside =
+      on_failure_ == OnFailure::kRaise ? graph::OutsideMemory::kMayOverlap : graph::OutsideMemory::kLiesApart;
+  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused, outside);
+  if (on_failure_ == OnFailure::kRunAgain && numbers_raise_late()) on_failure_ = OnFailure::kUndo;
+  if (on_failure_ == OnFailure::kUndo || training_ || plan_.rests_on_apart()) {
     const std::vector<ValueId> written = graph::written_inputs(graph);
     const auto extent = training_ ? DistinctInputs::Extent::kStorage : DistinctInputs::Extent::kElements;
     if (!written.empty()) unshared_.emplace(graph, written, recording->recorder.constants(), extent);
@@ -234,6 +241,18 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
 bool AtenExecutable::can_be_undone() const {
   const size_t last = plan_.step_count() - 1;
   return undo_ ? undo_->leaves_no_trace(last) : UndoPlan(graph_, plan_, false).leaves_no_trace(last);
+}
+
+// Whether what Python raises for a number would come when something has been written that is not taken back.
+bool AtenExecutable::numbers_raise_late() const {
+  std::optional<UndoPlan> nothing_saved;
+  for (size_t step = 0; step < plan_.step_count(); ++step) {
+    const graph::Node& node = graph_.node(plan_.step_node(step));
+    if (!graph::find_number_op(node.op) || !graph::raises_on_data(graph_, node)) continue;
+    if (!nothing_saved) nothing_saved.emplace(graph_, plan_, false);
+    if (!nothing_saved->leaves_no_trace(step)) return true;
+  }
+  return false;
 }
 
 // After a step has thrown. A Python error is set.

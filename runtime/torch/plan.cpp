@@ -261,7 +261,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
 }
 
 Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const ConstantPool& constants,
-           const std::vector<bool>& skip, PlanKind kind, const std::vector<std::shared_ptr<const FusedStep>>& fused)
+           const std::vector<bool>& skip, PlanKind kind, const std::vector<std::shared_ptr<const FusedStep>>& fused,
+           graph::OutsideMemory outside)
     : kind_(kind) {
   find_canonical(graph);
   std::vector<const std::shared_ptr<const FusedStep>*> fused_at(fused.empty() ? 0 : graph.node_count());
@@ -293,7 +294,7 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
   find_number_tensors(keep);
-  if (is_below_autograd()) put_numbers_first(graph, fused);
+  if (is_below_autograd()) put_numbers_first(graph, fused, outside);
   find_last_uses(graph, keep);
   add_state_changes(graph);
 }
@@ -323,12 +324,15 @@ void Plan::find_number_tensors(std::span<const ValueId> keep) {
     if (step.number) step.as_tensor = as_tensor[step.results[0]];
 }
 
-void Plan::put_numbers_first(const graph::Graph& graph, const std::vector<std::shared_ptr<const FusedStep>>& fused) {
+void Plan::put_numbers_first(const graph::Graph& graph, const std::vector<std::shared_ptr<const FusedStep>>& fused,
+                             graph::OutsideMemory outside) {
   std::vector<bool> bound(graph.node_count());
   for (const auto& step : fused)
     for (graph::NodeId id : step->nodes()) bound[id.index()] = step->nodes().size() > 1;
-  const std::vector<bool> first = graph::nodes_of_numbers(graph, bound);
+  const std::vector<bool> first = graph::nodes_of_numbers(graph, bound, outside);
   if (first.empty()) return;
+  rests_on_apart_ = outside == graph::OutsideMemory::kLiesApart &&
+                    first != graph::nodes_of_numbers(graph, bound, graph::OutsideMemory::kMayOverlap);
   std::stable_partition(steps_.begin(), steps_.end(), [&](const Step& step) { return first[step.node.index()]; });
 }
 

@@ -15,6 +15,7 @@
 
 #include "graph/graph.h"
 #include "graph/number.h"
+#include "graph/number_order.h"
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/operands.h"
 #include "runtime/torch/operator_state.h"
@@ -36,15 +37,19 @@ class Plan {
  public:
   Plan() = default;
   // `keep`: values that must be in their registers after run(). `skip`: nodes that are left out, by index; may be
-  // empty. `fused`: kernels that run in the place of their nodes.
+  // empty. `fused`: kernels that run in the place of their nodes. `outside`: what the caller sees to; see
+  // rests_on_apart().
   Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
        const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd,
-       const std::vector<std::shared_ptr<const FusedStep>>& fused = {});
+       const std::vector<std::shared_ptr<const FusedStep>>& fused = {},
+       graph::OutsideMemory outside = graph::OutsideMemory::kMayOverlap);
 
   size_t register_count() const { return register_count_; }
   // Where the tensor of a value is: values that are the same tensor share a register.
   uint32_t register_of(graph::ValueId value) const { return canonical_[value.index()]; }
   bool empty() const { return steps_.empty(); }
+  // Whether the order of the steps is right only where what the graph writes of its inputs is apart from the others.
+  bool rests_on_apart() const { return rests_on_apart_; }
   size_t step_count() const { return steps_.size(); }
   // The last of the step's nodes.
   graph::NodeId step_node(size_t step) const { return steps_[step].node; }
@@ -128,7 +133,8 @@ class Plan {
   };
   static double number_of(const Source& source, const at::Tensor* registers, const double* numbers);
   void find_number_tensors(std::span<const graph::ValueId> keep);
-  void put_numbers_first(const graph::Graph& graph, const std::vector<std::shared_ptr<const FusedStep>>& fused);
+  void put_numbers_first(const graph::Graph& graph, const std::vector<std::shared_ptr<const FusedStep>>& fused,
+                         graph::OutsideMemory outside);
   void add_state_changes(const graph::Graph& graph);
 
   bool is_below_autograd() const { return kind_ != PlanKind::kWithAutograd; }
@@ -139,6 +145,7 @@ class Plan {
   PlanKind kind_ = PlanKind::kBelowAutograd;
   bool keeps_detached_ = false;
   bool has_numbers_ = false;
+  bool rests_on_apart_ = false;
   std::vector<StateChange> state_changes_;
   std::vector<Step> steps_;
   std::vector<uint32_t> canonical_;

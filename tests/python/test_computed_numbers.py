@@ -166,6 +166,32 @@ def test_numbers_for_which_eager_raises(name):
     assert_same_as_eager(handled, x3(), x3(), breaks=None, graphs=None, fallbacks=None)
 
 
+@pytest.mark.parametrize("name", sorted(RAISES))
+def test_numbers_for_which_eager_raises_behind_writes(name):
+    kind, program = RAISES[name]
+
+    def written(x, state):
+        state.add_(1)
+        x.mul_(state.mean())  # the number depends on it
+        return program(x)
+
+    large = torch.cat([x3(), torch.zeros(61)])
+    assert_same_as_eager(written, large, torch.zeros(64), raises=kind, breaks=None, graphs=None, fallbacks=None)
+
+
+def test_complex_power_behind_a_write_is_eagers():
+    def program(x):
+        x.neg_()
+        return x.sum().item() ** 0.5
+
+    compiled = framejit.to_static(program)
+    for value in (-1.0, -1.0, 2.0, -1.0):
+        eager, given = torch.full((64,), value), torch.full((64,), value)
+        expected, got = program(eager), compiled(given)
+        assert type(got) is type(expected) and got == expected
+        assert torch.equal(eager, given)
+
+
 def test_complex_powers_are_eagers():
     compiled = framejit.to_static(lambda x: x.sum().item() ** 0.5)
     for sign in 1, -1, 1:

@@ -165,3 +165,33 @@ def test_an_overlap_at_a_later_call_is_the_program_s_to_handle(fn, backend):
         base, said = torch.arange(5.0), []
         results.append((bits(outcome(lambda f=function, b=base, s=said: f(b[1:], b[:-1], s))), said, base.tolist()))
     assert results[1] == results[0]
+
+
+# ---- numbers that are computed before writes ----
+
+
+def number_of_what_is_written(x, other):
+    other.mul_(0.75)
+    number = x.mean().item()
+    return x * number - 3 / number
+
+
+def number_that_a_write_is_for(x, other):
+    before = x.clone()
+    other.add_(1)
+    scale = 1 / other.sum().item()
+    return before * scale, x * 2
+
+
+@pytest.mark.parametrize("backend", ["aten", "native"])
+@pytest.mark.parametrize("fn", [number_of_what_is_written, number_that_a_write_is_for])
+@pytest.mark.parametrize("shared", [(False, True, False, True), (True, False, True)], ids=str)
+def test_numbers_of_tensors_that_share_memory_in_some_calls(fn, shared, backend):
+    compiled = framejit.to_static(fn, backend=backend)
+    for is_shared in shared:
+        tensors = [torch.tensor([1.0, 2.0, 3.0, 6.0]) for _ in range(2)]
+        others = [tensor.detach() if is_shared else tensor.clone() for tensor in tensors]
+        expected, got = fn(tensors[0], others[0]), compiled(tensors[1], others[1])
+        torch.testing.assert_close(got, expected)
+        torch.testing.assert_close([tensors[1], others[1]], [tensors[0], others[0]])
+    assert compiled.cache_info().hits and len(compiled.graphs) == 1

@@ -54,9 +54,9 @@ TEST(Number, FitsWhereATensorsElementsCanHoldIt) {
   EXPECT_EQ(fit_op(DType::kC64), NumberOp::kFitF32);
 }
 
-std::vector<bool> order_of(const char* text) {
+std::vector<bool> order_of(const char* text, OutsideMemory outside = OutsideMemory::kLiesApart) {
   const Graph graph = parse_graph(text).value();
-  return nodes_of_numbers(graph, std::vector<bool>(graph.node_count()));
+  return nodes_of_numbers(graph, std::vector<bool>(graph.node_count()), outside);
 }
 
 TEST(Number, ComparesAsFloatsDo) {
@@ -84,6 +84,21 @@ TEST(NumberOrder, HasNothingToMoveWhereNothingRaises) {
                   .empty());
 }
 
+TEST(NumberOrder, KnowsThatADivisionByAConstantGoesWell) {
+  const char* by_two = R"(graph @g (%0: tensor<f32, cpu>) {
+  %1 = framejit.number_item(%0) : tensor<f64, cpu, wrapped>
+  %2 = framejit.number_divide(%1, 2.0) : tensor<f64, cpu, wrapped>
+  return %2
+})";
+  EXPECT_TRUE(order_of(by_two).empty());
+  const char* by_zero = R"(graph @g (%0: tensor<f32, cpu>) {
+  %1 = framejit.number_item(%0) : tensor<f64, cpu, wrapped>
+  %2 = framejit.number_divide(%1, 0.0) : tensor<f64, cpu, wrapped>
+  return %2
+})";
+  EXPECT_EQ(order_of(by_zero), (std::vector<bool>{true, true}));
+}
+
 TEST(NumberOrder, MovesTheCountOfStepsBeforeWritesToParameters) {
   EXPECT_EQ(order_of(R"(graph @g (%0: tensor<f32, cpu>, %1: tensor<f32, cpu>, %2: tensor<64xf32, cpu>) {
   %3 = aten.add_.Tensor(%0, 1, 1) : tensor<f32, cpu> same %0
@@ -95,6 +110,27 @@ TEST(NumberOrder, MovesTheCountOfStepsBeforeWritesToParameters) {
   return %8
 })"),
             (std::vector<bool>{false, false, true, true, true, false}));
+}
+
+TEST(NumberOrder, LeavesReadsBehindWritesThatMayOverlap) {
+  const char* written_in_place = R"(graph @g (%0: tensor<4xf32, cpu>, %1: tensor<4xf32, cpu>) {
+  %2 = aten.mul_.Tensor(%0, 0.75) : tensor<4xf32, cpu> same %0
+  %3 = aten.clone(%1, none) : tensor<4xf32, cpu>
+  %4 = aten.mean(%3, none) : tensor<f32, cpu>
+  %5 = framejit.number_item(%4) : tensor<f64, cpu, wrapped>
+  %6 = framejit.number_divide(1.0, %5) : tensor<f64, cpu, wrapped>
+  return %6
+})";
+  EXPECT_EQ(order_of(written_in_place), (std::vector<bool>{false, true, true, true, true}));
+  EXPECT_EQ(order_of(written_in_place, OutsideMemory::kMayOverlap), (std::vector<bool>{true, true, true, true, true}));
+  const char* large = R"(graph @g (%0: tensor<64xf32, cpu>, %1: tensor<f32, cpu>) {
+  %2 = aten.mul_.Tensor(%0, 0.75) : tensor<64xf32, cpu> same %0
+  %3 = framejit.number_item(%1) : tensor<f64, cpu, wrapped>
+  %4 = framejit.number_divide(1.0, %3) : tensor<f64, cpu, wrapped>
+  return %4
+})";
+  EXPECT_EQ(order_of(large), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(order_of(large, OutsideMemory::kMayOverlap), (std::vector<bool>{false, false, false}));
 }
 
 TEST(NumberOrder, LeavesWhatDependsOnLargeTensors) {
