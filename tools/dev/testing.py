@@ -21,6 +21,7 @@ LONG_TESTS = [
     "test_random_aliases.py",
     "test_random_histories.py",
     "test_random_lives.py",
+    "test_random_numbers.py",
 ]
 LONG_COUNTS = {
     "FRAMEJIT_CPYTHON_TESTS": "all",
@@ -28,6 +29,7 @@ LONG_COUNTS = {
     "FRAMEJIT_GENERATED_PROGRAMS": 20000,
     "FRAMEJIT_RANDOM_ALIASES": 2000,
     "FRAMEJIT_RANDOM_HISTORIES": 2000,
+    "FRAMEJIT_RANDOM_NUMBERS": 5000,
     "FRAMEJIT_RANDOM_LIVES": 1000,
 }
 SHADOWED_CELL = "py312-torch2.4.1"
