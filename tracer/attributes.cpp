@@ -129,8 +129,10 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
       Py_TYPE(descriptor) == &PyClassMethodDescr_Type || PyCFunction_Check(descriptor))
     return SymValue(
         check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj)))));
-  if (Py_TYPE(descriptor) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type))
-    return SymValue(check(PyMethod_New(descriptor, obj)));
+  if (Py_TYPE(descriptor) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type)) {
+    const SymValue cache = world_.wrap(descriptor, world_.sources().constant(world_.pool().add(descriptor)));
+    return SymValue(check(PyMethod_New(cache.get(), obj)));
+  }
   if (is_tuple_getter(descriptor) && PyTuple_Check(obj)) {
     Ref reduced = check(PyObject_CallMethod(descriptor, "__reduce__", nullptr));
     PyObject* index = PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0);

@@ -278,6 +278,22 @@ def test_lru_cache_of_a_pure_function():
     check(lambda x: x * size(3) + size(3), breaks=None, graphs=None)
 
 
+class Sizes:
+    @functools.lru_cache(maxsize=None)
+    def size(self, text):
+        return len(text)
+
+
+def test_graphs_around_a_method_whose_results_lru_cache_keeps():
+    sizes = Sizes()
+
+    def f(x):
+        y = x.sin()
+        return y * sizes.size("a text")
+
+    check(f, breaks=1, graphs=2)
+
+
 def test_singledispatch():
     @functools.singledispatch
     def describe(value):
