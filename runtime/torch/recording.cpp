@@ -54,11 +54,12 @@ struct ChainOfViews {
   ValueId root;         // the fresh tensor or input that an output is a view of
   graph::NodeId first;  // the view of the root
   bool views = false;
-  // A tensor that one of the views is of is reshaped in place, before or after: views are made at the graph's end, of
-  // what it is by then.
+  // A tensor that one of the views is of is reshaped in place after, or written on the way: views are made at the
+  // graph's end, of what it is by then.
   bool reshaped = false;
-  bool in_place = false;  // one of the views is reshaped in place itself
-  bool cut = false;       // one of these has a history of its own
+  bool root_reshaped = false;  // the root is, before
+  bool in_place = false;       // one of the views is reshaped in place itself
+  bool cut = false;            // one of these has a history of its own
 };
 
 // The number of nodes up to the last one that writes a tensor from outside: any of them may share memory with any
@@ -78,7 +79,7 @@ size_t end_of_writes_to_inputs(const graph::Graph& graph) {
 ChainOfViews chain_of(const Recording& recording, const Values& reshaped, ValueId value) {
   const graph::Graph& graph = recording.recorder.graph();
   ChainOfViews chain{value};
-  bool root_reshaped = false, writes = false;
+  bool writes = false;
   ValueId base;
   while (const graph::Node* node = view_step(graph, chain.root, &base)) {
     chain.cut |= recording.functions.gave(chain.root);
@@ -88,11 +89,11 @@ ChainOfViews chain_of(const Recording& recording, const Values& reshaped, ValueI
     writes |= !view && !op.info->has(graph::kOpMetaInPlace);
     chain.views |= view;
     chain.reshaped |= view && reshaped.count(base.value) != 0;
-    root_reshaped = !view;
+    chain.root_reshaped = !view;
     chain.first = graph.value(chain.root).definition;
     chain.root = base;
   }
-  chain.reshaped |= chain.views && (root_reshaped || writes);
+  chain.reshaped |= chain.views && writes;
   return chain;
 }
 
@@ -178,10 +179,12 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     if (is_view_of_data(output)) return refuse("an output is a view of a tensor's data");
     if (spec.data && output.requires_grad()) return refuse("a tensor's data gets a history of its own");
     spec.custom_view = is_custom_view(output);
-    const auto [root, first, views, reshaped, in_place, cut] = chain_of(recording, reshaped_before, spec.value);
+    const auto [root, first, views, reshaped, root_reshaped, in_place, cut] =
+        chain_of(recording, reshaped_before, spec.value);
     if (cut && output.requires_grad()) return refuse("an output is a view that a torch.autograd.Function gave");
     // Data of a tensor is another object over the same value, which keeps its sizes.
-    if (reshaped || reshaped_before.count(spec.value.value))
+    const bool others_see_it = graph.value(root).is_input() || output.requires_grad();
+    if (reshaped || reshaped_before.count(spec.value.value) || (views && root_reshaped && others_see_it))
       return refuse("an output is a view of a tensor that is reshaped in place");
     if (!output.requires_grad() || spec.data) continue;
     const auto number = static_cast<uint32_t>(recording.outputs.size() - 1);

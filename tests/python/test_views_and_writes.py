@@ -34,6 +34,30 @@ def view_of_what_is_transposed_after(x):
 
 @row(False)
 @row(True)
+def view_of_a_result_that_was_transposed(x):
+    y = x * 2
+    y.t_()
+    return y[0], y, y[1:].view(-1)[:2]
+
+
+@row(False)
+@row(True)
+def view_between_two_changes_of_sizes(x):
+    y = x * 2
+    y.t_()
+    row = y[0]
+    y.unsqueeze_(0)
+    return row, y
+
+
+@row(False)
+@row(True)
+def view_of_what_libtorch_gives_other_strides(x):
+    return torch.flatten(torch.nn.functional.adaptive_avg_pool1d(x.view(2, 2, 4).transpose(1, 2), 1), 1)
+
+
+@row(False)
+@row(True)
 def view_of_a_result_that_is_transposed_after(x):
     y = x * 2
     row = y[0]
@@ -167,6 +191,13 @@ def data_that_gets_a_history(x):
     data = y.data
     data.mul_(x)
     return y, data
+
+
+def test_a_view_of_what_was_reshaped_is_in_the_graph():
+    compiled = framejit.to_static(ROWS["view_of_what_libtorch_gives_other_strides"][0], full_graph=True)
+    with torch.no_grad():
+        compiled(torch.ones(4, 4))
+    assert "as_strided_" in str(compiled.graphs[0])
 
 
 def account(value, others):
