@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "graph/infer/placement.h"
+#include "graph/infer/scalar.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/graph_recorder.h"
@@ -214,6 +215,8 @@ bool takes_any_number(const OpEntry& op) {
   return op.native && op.info->has(graph::kOpPointwise) && !name.starts_with("aten::pow");
 }
 
+constexpr double kLargestHalf = 65504;  // of all types of floats the least
+
 bool has_number(const c10::IValue& list) {
   c10::ArrayRef<c10::IValue> items = list.toListRef();
   return std::any_of(items.begin(), items.end(),
@@ -222,22 +225,35 @@ bool has_number(const c10::IValue& list) {
 
 }  // namespace
 
-// Among elements of the first tensor that is given.
-ValueId Recorder::fitting_number(const OpEntry& op, ValueId number) {
-  if (!takes_any_number(op)) stop_trace("DataDependentValue", op.info->name + " is given a number");
-  graph::DType elements = graph::DType::kF64;
+// Of the first tensor that is given.
+graph::DType Recorder::elements() const {
   for (const Operand& before : operands_)
     if (before.is_value() || before.is(Operand::Kind::kValues)) {
       const ValueId first = before.is_value() ? before.as_value() : before.as_values()[0];
-      if (first.valid()) elements = graph_->meta(first).dtype;
-      break;
+      return first.valid() ? graph_->meta(first).dtype : graph::DType::kF64;
     }
-  const auto fit = graph::fit_op(elements);
+  return graph::DType::kF64;
+}
+
+ValueId Recorder::fitting_number(const OpEntry& op, ValueId number) {
+  if (!takes_any_number(op)) stop_trace("DataDependentValue", op.info->name + " is given a number");
+  const auto fit = graph::fit_op(elements());
   if (!fit) return number;
   const Operand operand = Operand::value(number);
   graph::InferOutput result;
   result.add().meta = graph::number_meta();
   return graph_->node(graph_->add_node(graph::number_op(*fit), {&operand, 1}, result, location_)).first_result;
+}
+
+// Where a kernel makes an element of a Scalar it raises if that does not fit; Meta kernels do not.
+void Recorder::require_fitting(const OpEntry& op, size_t arg, const Operand& number) const {
+  if (number.is(Operand::Kind::kFloat) && !(std::abs(number.as_float()) > kLargestHalf)) return;
+  const std::vector<graph::SchemaArg>& args = op.info->parsed.args;
+  const bool is_scalar = arg < args.size() && (args[arg].type == "Scalar" || args[arg].type == "Scalar?");
+  const graph::DType type = elements();
+  const bool may_promote = !op.info->writes_arg(0) && (!graph::is_floating(type) || number.is(Operand::Kind::kComplex));
+  if (!is_scalar || may_promote || graph::holds(type, number)) return;
+  stop_trace("OperatorFailed", op.info->name + " is given a number that elements of its tensor cannot hold");
 }
 
 // No node gives a number as it is.
@@ -278,6 +294,7 @@ void Recorder::read_operands(const OpEntry& op, const Stack& stack, size_t base)
       Operand operand;
       if (!to_operand(value, op.args[i], scratch_, constants_, &operand))
         stop_trace("OperatorFailed", op.info->name + " has an argument of type " + value.tagKind());
+      if (value.isDouble() || value.isComplexDouble()) require_fitting(op, i, operand);
       operands_.push_back(operand);
     }
   }

@@ -131,6 +131,8 @@ class Recorder {
   friend class MetaCall;
 
   void read_operands(const OpEntry& op, const Stack& stack, size_t base);
+  graph::DType elements() const;
+  void require_fitting(const OpEntry& op, size_t arg, const graph::Operand& number) const;
   graph::ValueId fitting_number(const OpEntry& op, graph::ValueId number);
   graph::ValueId known_number(double number);
   graph::Operand number_list(const OpEntry& op, const c10::IValue& list);

@@ -14,6 +14,15 @@ REFUSED = {
     "masked_fill with a number too large": lambda x: x.half().masked_fill(MASK, -1e9),
     "masked_fill with a complex tensor": lambda x: x.masked_fill(MASK, torch.tensor(1j)),
     "masked_fill_ with infinity": lambda x: x.long().masked_fill_(MASK, float("inf")),
+    "fill_ with a number too large": lambda x: x.fill_(1e300),
+    "fill_ of halves with a number too large": lambda x: x.half().fill_(1e6),
+    "fill_ with a complex number": lambda x: x.fill_(1j),
+    "add_ with alpha too large": lambda x: x.add_(x, alpha=1e300),
+    "add_ of halves with alpha too large": lambda x: x.half().add_(x.half(), alpha=1e6),
+    "addcmul_ with a value too large": lambda x: x.addcmul_(x, x, value=1e300),
+    "clamp_ with a bound too large": lambda x: x.clamp_(max=1e300),
+    "lerp_ with a weight too large": lambda x: x.lerp_(x, 1e300),
+    "leaky_relu_ with a slope too large": lambda x: F.leaky_relu_(x, 1e300),
     "index_add of another shape": lambda x: x.index_add(0, ROWS, torch.ones(2)),
     "index_add_ of another shape": lambda x: x.index_add_(0, ROWS, torch.ones(2, 1)),
     "kthvalue beyond the size": lambda x: x.kthvalue(3, 0),
@@ -59,3 +68,15 @@ def test_error_is_seen_at_capture(name):
     compiled = assert_same_as_eager(f, x, raises=eager.type, graphs=None, breaks=None)
     operator = "aten." + name.split()[0]
     assert not [graph for graph in compiled.graphs if operator in str(graph)]
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if "too large" in name])
+def test_number_that_does_not_fit_is_the_programs_to_handle(name):
+    def f(x):
+        y = x * 2
+        try:
+            return REFUSED[name](x)
+        except RuntimeError:
+            return y - 1
+
+    assert_same_as_eager(f, torch.linspace(0, 1, 6).view(2, 3), graphs=None, breaks=None)
