@@ -150,6 +150,14 @@ static std::vector<const Node*> ends_among(const Recording& recording, const std
   return ends;
 }
 
+// What ends a walk over the history that a second run makes.
+static std::vector<const Node*> ends_among(const Recording& recording, const std::vector<at::Tensor>& inputs,
+                                           const edge_list& below) {
+  std::vector<const Node*> ends = ends_among(recording, inputs);
+  for (const Edge& edge : below) ends.push_back(edge.function.get());
+  return ends;
+}
+
 void SecondForward::find_places() {
   std::vector<at::Tensor> inputs;
   for (const InputFake& input : recording_.inputs) inputs.push_back(input.fake);
@@ -208,10 +216,8 @@ SecondForward::Again SecondForward::whole_again(const at::Tensor* registers,
 
 SecondForward::Again SecondForward::block_again(const at::Tensor& root, const std::vector<at::Tensor>& inputs,
                                                 const edge_list& below) const {
-  std::vector<const Node*> ends = ends_among(recording_, inputs);
-  for (const Edge& edge : below) ends.push_back(edge.function.get());
   Again again;
-  again.operations = operations_of({impl::gradient_edge(root)}, ends);
+  again.operations = operations_of({impl::gradient_edge(root)}, ends_among(recording_, inputs, below));
   require_same_shape(again.operations);
   for (const Place& place : entries_)
     again.entries.emplace_back(pointer_to(again.operations[place.operation]), place.number);
@@ -240,6 +246,18 @@ variable_list SecondForward::differentiate(const NodePtr& node, const edge_list&
   run(inputs, below, registers);
   const Again again = is_whole() ? whole_again(registers.data(), inputs)
                                  : block_again(registers[plan_->register_of(roots_[0])], inputs, below);
+  variable_list results = collect(again, gradients, wanted);
+  if (!c10::GradMode::is_enabled()) return results;
+  std::vector<const Node*> ends = ends_among(recording_, inputs, below);
+  for (const at::Tensor& gradient : gradients)
+    if (gradient.defined()) ends.push_back(impl::gradient_edge(gradient).function.get());
+  lead_to_results(again, node, ends, results);
+  return results;
+}
+
+// At ends of its own: where the exits lead, hooks would run.
+variable_list SecondForward::collect(const Again& again, const variable_list& gradients,
+                                     const std::vector<bool>& wanted) {
   edge_list begin, end;
   variable_list begin_gradients;
   for (size_t i = 0; i < again.entries.size(); ++i) {
@@ -247,31 +265,22 @@ variable_list SecondForward::differentiate(const NodePtr& node, const edge_list&
     begin.push_back(again.entries[i]);
     begin_gradients.push_back(gradients[i]);
   }
-  const bool create_graph = c10::GradMode::is_enabled();
-  variable_list results(again.exits.size()), found;
+  CutEdges cut;
   std::vector<size_t> found_at;
-  {
-    CutEdges cut;
-    for (size_t exit = 0; exit < again.exits.size(); ++exit) {
-      const std::vector<Edge*>& arrivals = again.exits[exit];
-      if (arrivals.empty() || !(wanted.empty() || wanted[exit])) continue;
-      end.push_back(end_in_place_of(*arrivals[0]));
-      found_at.push_back(exit);
-      for (Edge* arrival : arrivals) cut.add(*arrival, end.back());
-    }
-    if (end.empty()) return results;
-    c10::AutoGradMode grad_mode(true);
-    found = torch::autograd::Engine::get_default_engine().execute(begin, begin_gradients, create_graph, create_graph,
-                                                                  /*accumulate_grad=*/false, end);
+  for (size_t exit = 0; exit < again.exits.size(); ++exit) {
+    const std::vector<Edge*>& arrivals = again.exits[exit];
+    if (arrivals.empty() || !(wanted.empty() || wanted[exit])) continue;
+    end.push_back(end_in_place_of(*arrivals[0]));
+    found_at.push_back(exit);
+    for (Edge* arrival : arrivals) cut.add(*arrival, end.back());
   }
+  variable_list results(again.exits.size());
+  if (end.empty()) return results;
+  const bool create_graph = c10::GradMode::is_enabled();
+  c10::AutoGradMode grad_mode(true);
+  variable_list found = torch::autograd::Engine::get_default_engine().execute(
+      begin, begin_gradients, create_graph, create_graph, /*accumulate_grad=*/false, end);
   for (size_t i = 0; i < found.size(); ++i) results[found_at[i]] = std::move(found[i]);
-  if (create_graph) {
-    std::vector<const Node*> ends = ends_among(recording_, inputs);
-    for (const Edge& edge : below) ends.push_back(edge.function.get());
-    for (const at::Tensor& gradient : gradients)
-      if (gradient.defined()) ends.push_back(impl::gradient_edge(gradient).function.get());
-    lead_to_results(again, node, ends, results);
-  }
   return results;
 }
 

@@ -60,6 +60,8 @@ class SecondForward {
   Again whole_again(const at::Tensor* registers, const std::vector<at::Tensor>& inputs) const;
   Again block_again(const at::Tensor& root, const std::vector<at::Tensor>& inputs,
                     const torch::autograd::edge_list& below) const;
+  static torch::autograd::variable_list collect(const Again& again, const torch::autograd::variable_list& gradients,
+                                                const std::vector<bool>& wanted);
   void lead_to_results(const Again& again, const NodePtr& node, const std::vector<const torch::autograd::Node*>& ends,
                        const torch::autograd::variable_list& gradients) const;
   // The whole history, between roots and inputs.

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 import framejit
 from support import counts
-from support.autograd_functions import Reversed, Same, leaf
+from support.autograd_functions import Cube, Reversed, Same, leaf
 from support.counts import at_least
 from support.same_as_eager import assert_same_as_eager
 
@@ -283,17 +283,6 @@ def test_the_break_is_the_call_and_says_why():
 
 
 def test_second_derivative():
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**3
-
-        @staticmethod
-        def backward(ctx, gradient):
-            (x,) = ctx.saved_tensors
-            return gradient * 3 * x**2
-
     def f(x):
         return Cube.apply(x.sin()).square().sum()
 

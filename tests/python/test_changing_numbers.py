@@ -141,6 +141,18 @@ def test_argument_that_is_another_number_in_each_call(number):
     assert not counted.captures and counted.hits
 
 
+def captures_until_served(program, numbers):
+    """How many captures calls with these numbers make; the last call makes none."""
+    compiled, captures = framejit.to_static(program), 0
+    for n in numbers:
+        with counts.counting() as counted:
+            assert torch.equal(compiled(x3(), n), program(x3(), n)), n
+        captures += counted.captures
+        assert not counted.fallbacks
+    assert not counted.captures and counted.hits
+    return captures
+
+
 @pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
 def test_what_is_made_of_a_number_that_changes_is_known_to_change_soon():
     # Each operator of the expression runs in the interpreter, and the next one looks at what it made.
@@ -148,13 +160,7 @@ def test_what_is_made_of_a_number_that_changes_is_known_to_change_soon():
         y = x.tanh()
         return y * (((n + 1) * 3 - 2) * 5 + 4) + y
 
-    compiled, captures = framejit.to_static(program), 0
-    for n in range(CALLS):
-        with counts.counting() as counted:
-            assert torch.equal(compiled(x3(), n), program(x3(), n)), n
-        captures += counted.captures
-        assert not counted.fallbacks
-    assert not counted.captures and counted.hits
+    captures = captures_until_served(program, range(CALLS))
     # The whole function and a segment behind each of the six operators, once more for what was learnt of it.
     assert captures <= 16 + 6 * (SOON + 1) + 1
 
@@ -165,13 +171,7 @@ def test_number_out_of_a_tensor_is_known_to_change_soon():
         y = x.tanh()
         return y * ((n.tolist() * 3 - 2) * 5 + 4) + y
 
-    compiled, captures = framejit.to_static(program), 0
-    for n in range(CALLS):
-        with counts.counting() as counted:
-            assert torch.equal(compiled(x3(), torch.tensor(n)), program(x3(), torch.tensor(n))), n
-        captures += counted.captures
-        assert not counted.fallbacks
-    assert not counted.captures and counted.hits
+    captures = captures_until_served(program, map(torch.tensor, range(CALLS)))
     # One up to the number, and a segment behind it and behind each of the five operators.
     assert captures <= 1 + 6 * (SOON + 1)
 
@@ -184,13 +184,7 @@ def test_what_a_callee_makes_of_a_number_that_changes_is_known_to_change_soon():
     def program(x, n):
         return scaled(x.tanh(), n).sin()
 
-    compiled, captures = framejit.to_static(program), 0
-    for n in range(CALLS):
-        with counts.counting() as counted:
-            assert torch.equal(compiled(x3(), n), program(x3(), n)), n
-        captures += counted.captures
-        assert not counted.fallbacks
-    assert not counted.captures and counted.hits
+    captures = captures_until_served(program, range(CALLS))
     # The whole function, a segment behind each of the callee's four operators, once more for what was learnt of it.
     assert captures <= 16 + 4 * (SOON + 1) + 1
 

@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 import framejit
 from support import counts
-from support.autograd_functions import Reversed, Same, leaf
+from support.autograd_functions import Cube, Reversed, Same, leaf
 from support.counts import at_least
 from support.native import kernels_asked_for, needs_kernels
 from support.same_as_eager import assert_same_as_eager
@@ -30,18 +30,6 @@ def function(backward, forward=None, setup=None):
     if setup:
         members["setup_context"] = staticmethod(setup)
     return type("Made", (torch.autograd.Function,), members)
-
-
-class Cube(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return gradient * 3 * x**2
 
 
 class Gated(torch.autograd.Function):

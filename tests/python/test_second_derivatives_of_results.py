@@ -5,20 +5,9 @@ import pytest
 import torch
 
 import framejit
+from support.autograd_functions import Cube
 
 BACKENDS = pytest.mark.parametrize("backend", ["aten", "native"])
-
-
-class Cubed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * 3 * x * x
 
 
 def follow(inner, b):
@@ -84,13 +73,13 @@ def beside_what_is_hidden(a, b):
 
 
 def given_by_a_function(a, b):
-    inner = Cubed.apply(a * 2)
+    inner = Cube.apply(a * 2)
     return inner, follow(inner, b)
 
 
 def below_a_function(a, b):
     inner = (a * 2).sin()
-    return inner, follow(Cubed.apply(inner), b)
+    return inner, follow(Cube.apply(inner), b)
 
 
 def one_above_another(a, b):

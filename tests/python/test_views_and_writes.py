@@ -200,6 +200,26 @@ def test_a_view_of_what_was_reshaped_is_in_the_graph():
     assert "as_strided_" in str(compiled.graphs[0])
 
 
+@pytest.mark.runs_once("the eager run of a shadowed call asks the input for its history")
+@pytest.mark.xfail(strict=True, reason="a graph whose results have no history does not ask its inputs for theirs")
+def test_write_to_a_view_that_a_graph_has_read():
+    """In eager an operator that reads a view makes the history that it has got from its base meanwhile."""
+
+    def last(read):
+        base = torch.ones(4, requires_grad=True) * 1
+        written = base.detach()
+        view = written[1:]
+        written.add_(base)
+        read(view)
+        return view.mul_(2).grad_fn.name()
+
+    def read(view):
+        return view.sum().item()
+
+    expected = last(read)
+    assert last(framejit.to_static(read)) == expected
+
+
 def account(value, others):
     base = [other is value._base for other in others] if value._is_view() else None
     shares = [other.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for other in others]
