@@ -120,7 +120,10 @@ def interleave(
 
 
 def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int:
-    """The most bytes of tensors on a device that one call holds beyond what was there before, as LibTorch tells."""
+    """The most bytes of tensors on a device that one call holds beyond what was there before, as LibTorch tells.
+
+    On the processor beyond the least that was there at any time: a step of training frees old gradients first.
+    """
     import torch
 
     if device != "cpu":
@@ -129,13 +132,17 @@ def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int:
         call()
         return torch.cuda.max_memory_allocated() - before
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        call()
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
+        call()  # the profiler knows the size of what is freed only if it has seen it made
+        with torch.profiler.record_function("measured"):
+            call()
+    events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    begin = next(index for index, event in enumerate(events) if event.name() == "measured")
+    held = peak = least = 0
+    for event in events[begin:]:
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak, least = max(peak, held), min(least, held)
+    return peak - least
 
 
 def difference(samples: Samples, baseline: Samples) -> List[float]:
