@@ -7,23 +7,23 @@
 #include <span>
 #include <vector>
 
-#include "graph/alias.h"
 #include "graph/graph.h"
+#include "graph/passes/contents.h"
 
 namespace framejit::graph {
-
-// Whether the node's results are computed again rather than kept. Those of nodes marked `recompute` are anyway.
-using IsCheap = bool (*)(const Graph& graph, const Node& node);
 
 struct Rematerialized {
   Graph graph;                  // its inputs: the kept values, then the further inputs of the backward
   std::vector<ValueId> values;  // of the new graph, for each of those asked for; invalid where these are
 };
 
-// Over the nodes and values that `forward` has when this is made; further ones may come and go.
+// Over the nodes and values that `forward` has when this is made; further ones may come and go. It computes with the
+// contents of values (contents.h), so what the forward writes in place can be computed again like all else.
 class Rematerialization {
  public:
-  Rematerialization(const Graph& forward, IsCheap is_cheap);
+  // `is_cheap`: whether the node's results are computed again rather than kept, because a kernel computes them. Those
+  // of nodes marked `recompute` are anyway.
+  Rematerialization(const Graph& forward, HasKernel is_cheap);
 
   // Values of the forward to keep, so that those of `needed` are there or can be computed. All of `needed` that the
   // program sees stay as they are: inputs, constants, and what shares storage with `seen`; and those of at most `small`
@@ -32,28 +32,30 @@ class Rematerialization {
   std::vector<ValueId> values_to_keep(std::span<const ValueId> needed, std::span<const ValueId> seen,
                                       int64_t small) const;
 
-  // `backward`, whose first inputs are the values `needed` of the forward, over the values `kept`: what is missing is
-  // computed in front of the first node that reads it. Nothing if `kept` does not do. `values`: of the backward.
+  // `backward`, whose first inputs are the values `needed` of the forward, none of which it writes, over the values
+  // `kept`: what is missing is computed in front of the first node that reads it. Nothing if `kept` does not do.
+  // `values`: of the backward.
   std::optional<Rematerialized> over(const Graph& backward, std::span<const ValueId> needed,
                                      std::span<const ValueId> kept, std::span<const ValueId> values) const;
 
-  // What of the forward can be had when its backward runs, as it was when the forward read it.
-  bool is_written(ValueId id) const { return written_[aliases_.of(id)]; }
-  // It comes of a node that gives the same again, given what the node reads.
-  bool is_repeatable(ValueId id) const {
-    return !graph_.value(id).is_input() && repeatable_[graph_.value(id).definition.index()];
+  const Graph& forward() const { return forward_; }
+  const AliasClasses& aliases() const { return aliases_; }  // of the forward
+  const Graph& contents() const { return contents_.graph; }
+  ValueId content_of(ValueId of_forward) const { return contents_.at_end[of_forward.index()]; }
+  // Whether the forward writes it in a way that its content does not tell of.
+  bool is_written(ValueId of_forward) const { return contents_.unknown[aliases_.of(of_forward)]; }
+  // Whether the node of contents() that makes the value gives the same again, given what it reads.
+  bool is_repeatable(ValueId content) const {
+    const Value& value = contents().value(content);
+    return !value.is_input() && repeatable_[value.definition.index()];
   }
-  const Node& origin(ValueId id) const { return graph_.node(graph_.value(id).definition); }
-  const AliasClasses& aliases() const { return aliases_; }
-  const Graph& graph() const { return graph_; }
+  const Node& origin(ValueId content) const { return contents().node(contents().value(content).definition); }
 
  private:
-  bool reads_what_stays(const Node& node) const;
-
-  const Graph& graph_;
+  const Graph& forward_;
   const AliasClasses aliases_;
-  std::vector<bool> written_;     // by alias class
-  std::vector<bool> repeatable_;  // by node
+  const Contents contents_;
+  std::vector<bool> repeatable_;  // by node of contents()
 };
 
 }  // namespace framejit::graph

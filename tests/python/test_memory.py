@@ -141,3 +141,71 @@ def test_second_derivatives_and_retained_graphs_beside_what_is_computed_again():
     assert (stats["graphs"], stats["breaks"], stats["fallbacks"]) == (1, 0, 0)
     for one, other in zip(*found):
         torch.testing.assert_close(other, one)
+
+
+def _convolutions(activation, count=4):
+    layers = []
+    for _ in range(count):
+        layers += [nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), activation()]
+    return nn.Sequential(*layers)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(_convolutions(lambda: nn.ReLU(inplace=True), 2)[:-1] for _ in range(4))
+        self.activation = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        for block in self.blocks:
+            identity = x
+            x = block(x)
+            x += identity
+            x = self.activation(x)
+        return x
+
+
+def _checked(model, x):
+    """Peaks of a step of training, eager's and framejit's, whose gradients and statistics are eager's."""
+    model = model.double()
+    twin = copy.deepcopy(model)
+
+    def step_of(model, forward):
+        def step():
+            model.zero_grad(set_to_none=True)
+            forward(x).square().mean().backward()
+
+        return step
+
+    steps = step_of(model, model), step_of(twin, framejit.to_static(lambda x: twin(x), backend="native"))
+    for step in steps:
+        step(), step()
+    for (name, one), other in zip(model.named_parameters(), twin.parameters()):
+        torch.testing.assert_close(other.grad, one.grad, rtol=1e-9, atol=1e-11, msg=name)
+    for one, other in zip(model.buffers(), twin.buffers()):
+        torch.testing.assert_close(other, one, rtol=1e-12, atol=1e-12)
+    assert framejit.stats()["captures"] == 1 and framejit.stats()["breaks"] == 0 and framejit.stats()["hits"] == 1
+    return [peak_memory(step) for step in steps]
+
+
+IMAGES = (4, 8, 32, 32)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("activation", "less"), [(nn.ReLU, 1.9), (nn.Hardswish, 3.9), (nn.SiLU, 3.9)])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_of_convolution_norm_and_activation_the_first_is_kept(activation, inplace, less):
+    torch.manual_seed(0)
+    x = torch.randn(IMAGES, dtype=torch.float64)
+    eager, native = _checked(_convolutions(lambda: activation(inplace=inplace)), x)
+    saved = x.numel() * 8
+    assert native <= eager - less * saved, (native / saved, eager / saved)
+
+
+@needs_kernels
+def test_of_residual_blocks_half_the_sums_are_kept():
+    torch.manual_seed(0)
+    x = torch.randn(IMAGES, dtype=torch.float64)
+    eager, native = _checked(Residual(), x)
+    saved = x.numel() * 8
+    assert native <= eager - 4 * saved, (native / saved, eager / saved)

@@ -126,6 +126,59 @@ TEST(RematerializeTest, KeepsWhatIsMadeOfSomethingWrittenLater) {
             (std::vector<uint32_t>{1, 2}));
 }
 
+// hardswish_ keeps what it has read, a convolution what it has made.
+constexpr std::string_view kWritten =
+    "graph @forward (%0: tensor<64x64xf32, cpu>) {\n"
+    "  %1 = aten.mm(%0, %0) : tensor<64x64xf32, cpu>\n"
+    "  %2 = aten.sin(%1) : tensor<64x64xf32, cpu>\n"
+    "  %3 = aten.clone(%2, none) : tensor<64x64xf32, cpu>\n"
+    "  %4 = aten.hardswish_(%2) : tensor<64x64xf32, cpu> same %2\n"
+    "  %5 = aten.mm(%2, %2) : tensor<64x64xf32, cpu>\n"
+    "  return %5\n"
+    "}\n";
+
+TEST(RematerializeTest, ComputesWhatWasWrittenInPlace) {
+  const Graph forward = parsed(kWritten);
+  const Graph backward = parsed(
+      "graph @backward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>, %2: tensor<64x64xf32, cpu>) {\n"
+      "  %3 = aten.mm(%2, %0) : tensor<64x64xf32, cpu>\n"
+      "  %4 = aten.hardswish_backward(%3, %1) : tensor<64x64xf32, cpu>\n"
+      "  return %4\n"
+      "}\n");
+  const ValueId needed[] = {numbered(2), numbered(3)}, seen[] = {numbered(5)}, values[] = {numbered(4)};
+  const Rematerialization again(forward, is_pointwise);
+  const std::vector<ValueId> kept = again.values_to_keep(needed, seen, 0);
+  EXPECT_EQ(numbers(kept), (std::vector<uint32_t>{3}));
+  EXPECT_EQ(to_text(again.over(backward, needed, kept, values)->graph),
+            "graph @backward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
+            "  %2 = aten.hardswish(%0) : tensor<64x64xf32, cpu>\n"
+            "  %3 = aten.mm(%1, %2) : tensor<64x64xf32, cpu>\n"
+            "  %4 = aten.hardswish_backward(%3, %0) : tensor<64x64xf32, cpu>\n"
+            "  return %4\n"
+            "}\n");
+  const ValueId both[] = {numbered(1), numbered(2), numbered(3)};
+  EXPECT_EQ(numbers(again.values_to_keep(both, seen, 0)), (std::vector<uint32_t>{1}));
+}
+
+// Three stages, each with the sum of a product and of the stage before, all of which the backward reads.
+TEST(RematerializeTest, ComputesNothingThatWouldBeHeldForALaterStage) {
+  const Graph forward = parsed(
+      "graph @forward (%0: tensor<64x64xf32, cpu>) {\n"
+      "  %1 = aten.mm(%0, %0) : tensor<64x64xf32, cpu>\n"
+      "  %2 = aten.relu(%1) : tensor<64x64xf32, cpu>\n"
+      "  %3 = aten.mm(%2, %0) : tensor<64x64xf32, cpu>\n"
+      "  %4 = aten.add.Tensor(%3, %2, 1) : tensor<64x64xf32, cpu>\n"
+      "  %5 = aten.mm(%4, %0) : tensor<64x64xf32, cpu>\n"
+      "  %6 = aten.add.Tensor(%5, %4, 1) : tensor<64x64xf32, cpu>\n"
+      "  %7 = aten.mm(%6, %0) : tensor<64x64xf32, cpu>\n"
+      "  return %7\n"
+      "}\n");
+  const ValueId needed[] = {numbered(1), numbered(2), numbered(3), numbered(4), numbered(5), numbered(6)};
+  const ValueId seen[] = {numbered(7)};
+  EXPECT_EQ(numbers(Rematerialization(forward, is_pointwise).values_to_keep(needed, seen, 0)),
+            (std::vector<uint32_t>{1, 3, 4, 5}));
+}
+
 TEST(RematerializeTest, ComputesInFrontOfTheFirstReader) {
   Graph forward = parsed(kForward);
   Graph backward = parsed(
