@@ -6,6 +6,7 @@
 #include "graph/generated/op_ids.h"
 #include "graph/node_copy.h"
 #include "graph/passes/min_cut.h"
+#include "graph/passes/schedule.h"
 
 namespace framejit::graph {
 namespace {
@@ -229,9 +230,8 @@ class Rematerializer {
   std::optional<Rematerialized> run(std::span<const ValueId> kept, std::span<const ValueId> values) {
     for (ValueId id : kept) again_.map(forward_.content_of(id), made_.graph.add_input(forward_.forward().meta(id)));
     for (ValueId input : backward_.inputs().subspan(needed_.size())) copy_.add_input(input);
-    for (uint32_t n = 0; n < backward_.node_count(); ++n) {
-      const Node& node = backward_.node(NodeId(n));
-      if (node.erased) continue;
+    for (NodeId id : order(values)) {
+      const Node& node = backward_.node(id);
       bool there = true;
       for (const Operand& operand : node.args()) for_each_value(operand, [&](ValueId id) { there &= provide(id); });
       if (!there) return std::nullopt;
@@ -248,6 +248,13 @@ class Rematerializer {
   }
 
  private:
+  std::vector<NodeId> order(std::span<const ValueId> values) const {
+    std::vector<ValueId> stays(values.begin(), values.end());
+    for (size_t i = 0; i < backward_.inputs().size(); ++i)
+      if (i >= needed_.size() || forward_.aliases().is_input(needed_[i])) stays.push_back(backward_.inputs()[i]);
+    return schedule(backward_, stays, forward_.is_cheap());
+  }
+
   // A value of the backward that a node is about to read.
   bool provide(ValueId id) {
     if (copy_.has(id)) return true;
@@ -285,7 +292,7 @@ class Rematerializer {
 }  // namespace
 
 Rematerialization::Rematerialization(const Graph& forward, HasKernel is_cheap)
-    : forward_(forward), aliases_(forward), contents_(contents_of(forward, aliases_, is_cheap)) {
+    : forward_(forward), is_cheap_(is_cheap), aliases_(forward), contents_(contents_of(forward, aliases_, is_cheap)) {
   repeatable_.resize(contents().node_count());
   const std::vector<bool> given = given_by_checkpoints(contents());
   for (size_t n = 0; n < repeatable_.size(); ++n)

@@ -33,12 +33,13 @@ class Rematerialization {
                                       int64_t small) const;
 
   // `backward`, whose first inputs are the values `needed` of the forward, none of which it writes, over the values
-  // `kept`: what is missing is computed in front of the first node that reads it. Nothing if `kept` does not do.
-  // `values`: of the backward.
+  // `kept`: what is missing is computed in front of the first node that reads it, in an order that holds little
+  // (schedule.h). Nothing if `kept` does not do. `values`: of the backward.
   std::optional<Rematerialized> over(const Graph& backward, std::span<const ValueId> needed,
                                      std::span<const ValueId> kept, std::span<const ValueId> values) const;
 
   const Graph& forward() const { return forward_; }
+  HasKernel is_cheap() const { return is_cheap_; }
   const AliasClasses& aliases() const { return aliases_; }  // of the forward
   const Graph& contents() const { return contents_.graph; }
   ValueId content_of(ValueId of_forward) const { return contents_.at_end[of_forward.index()]; }
@@ -53,6 +54,7 @@ class Rematerialization {
 
  private:
   const Graph& forward_;
+  const HasKernel is_cheap_;
   const AliasClasses aliases_;
   const Contents contents_;
   std::vector<bool> repeatable_;  // by node of contents()

@@ -209,3 +209,14 @@ def test_of_residual_blocks_half_the_sums_are_kept():
     eager, native = _checked(Residual(), x)
     saved = x.numel() * 8
     assert native <= eager - 4 * saved, (native / saved, eager / saved)
+
+
+@needs_kernels
+def test_the_input_of_a_layer_is_free_before_the_gradient_of_it_is_there():
+    torch.manual_seed(0)
+    x = torch.randn(256, 256, dtype=torch.float64)
+    layers = [nn.Linear(256, 256, bias=False) for _ in range(4)]
+    eager, native = _checked(nn.Sequential(*layers, nn.Linear(256, 1, bias=False)), x)
+    saved = x.numel() * 8
+    assert native <= eager - 0.9 * saved, (native / saved, eager / saved)
+
