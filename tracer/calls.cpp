@@ -160,6 +160,7 @@ SymValue Simulator::call_c(PyObject* callable, CallArgs& args) {
 
 SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   name_default_device(*this, callable, args);
+  PyObject* keyed = rely_on_given_keys(callable, args);
   Ref tuple = check(PyTuple_New(args.positional.size()));
   for (size_t i = 0; i < args.positional.size(); ++i) {
     hold(args.positional[i]);
@@ -175,6 +176,7 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
                         ? call_container_method(callable, tuple.get(), keywords.get())
                         : from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
   note_native_origin(result.get());
+  if (keyed) rely_on_made_keys(keyed), rely_on_made_keys(result.get());
   if (is_in_backward()) require_frozen_answer(callable, args, result.get());
   return result;
 }

@@ -14,27 +14,32 @@ using graph::RecipeId;
 // A change to one of several objects that are distinct today: the capture holds only while they stay so.
 void RecipeBuilder::guard_apart(PyObject* changed) {
   const Outside& mine = *world_.find(changed);
-  const auto kind = std::pair(mine.kind, Py_TYPE(mine.real.get()));
+  const Likeness kind(mine.kind, Py_TYPE(mine.real.get()));
   if (std::find(apart_.begin(), apart_.end(), kind) == apart_.end()) apart_.push_back(kind);
 }
 
 // Once for all that was changed, when all that is read is known and the graph has ended. Gradients of two tensors are
-// not added up as those of one are.
+// not added up as those of one are. And of keys those that were.
 void RecipeBuilder::add_apart_guards() {
   const bool tensors_are_apart = world_.are_apart() || sim_.services().host.has_history();
   for (PyObject* obj : world_.outside_in_order())
     if (tensors_are_apart && world_.find(obj)->kind == OutsideKind::kTensor) guard_apart(obj);
-  uint64_t set = 0;
-  for (const auto& [kind, type] : apart_) {
-    std::vector<graph::SourceId> members;
-    for (PyObject* obj : world_.outside_in_order()) {
-      const Outside& outside = *world_.find(obj);
-      if (outside.kind == kind && Py_TYPE(outside.real.get()) == type) members.push_back(outside.source);
-    }
+  std::vector<std::pair<Likeness, std::vector<graph::SourceId>>> sets;
+  for (PyObject* obj : world_.outside_in_order()) {
+    const Outside& outside = *world_.find(obj);
+    const Likeness likeness(outside.kind, Py_TYPE(outside.real.get()));
+    const bool was_changed = std::find(apart_.begin(), apart_.end(), likeness) != apart_.end();
+    if (!was_changed && !sim_.was_key(obj)) continue;
+    auto set = std::find_if(sets.begin(), sets.end(), [&](const auto& each) { return each.first == likeness; });
+    if (set == sets.end()) set = sets.emplace(set, likeness, std::vector<graph::SourceId>());
+    set->second.push_back(outside.source);
+  }
+  uint64_t number = 0;
+  for (const auto& [likeness, members] : sets) {
     if (members.size() == 2) world_.guard_same(members[0], members[1], false);
     if (members.size() <= 2) continue;
-    for (graph::SourceId member : members) world_.guard(graph::GuardKind::kApart, member, nullptr, set);
-    ++set;
+    for (graph::SourceId member : members) world_.guard(graph::GuardKind::kApart, member, nullptr, number);
+    ++number;
   }
 }
 

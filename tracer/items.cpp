@@ -58,7 +58,9 @@ void require_known_order(Simulator& sim, PyObject* set) {
 
 // As __missing__ of a dictionary that the trace made; of a defaultdict's what its factory makes.
 static std::optional<SymValue> make_missing_item(Simulator& sim, PyObject* obj, const SymValue& key) {
-  if (!PyDict_Check(obj) || PyDict_CheckExact(obj) || PyDict_GetItemWithError(obj, key.get())) return std::nullopt;
+  if (!PyDict_Check(obj) || PyDict_CheckExact(obj)) return std::nullopt;
+  sim.rely_on_lookup(obj, key.get());
+  if (PyDict_GetItemWithError(obj, key.get())) return std::nullopt;
   if (PyErr_Occurred()) sim.raise();
   if (auto made = sim.call_special(obj, "__missing__", {key})) return made;
   if (strcmp(Py_TYPE(obj)->tp_name, "collections.defaultdict") != 0) return std::nullopt;
@@ -101,6 +103,7 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
     CallArgs args{{key}, {}};
     realise(args.positional[0]);
     require_plain(args, nullptr);
+    rely_on_lookup(obj, args.positional[0].get());
     const auto get = [&] { return from_real(check(PyObject_GetItem(obj, args.positional[0].get()))); };
     if (!is_tensor(obj)) return without_python(get);
     mark_location();
@@ -153,6 +156,7 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
   const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__setitem__");
   if (plain_tensor || is_exact_builtin_container(obj)) {
     require_plain(args, nullptr);
+    rely_on_lookup(obj, key.get());
     if (is_tensor(obj)) mark_location();
     if (PyList_CheckExact(obj) && PySlice_Check(key.get())) value = as_fast_sequence(std::move(value));
     require_item_survives(obj, key.get());
@@ -163,6 +167,7 @@ void Simulator::set_item(SymValue container, SymValue key, SymValue value) {
   if (call_special(obj, "__setitem__", {key, value})) return;
   if (is_outside_opaque(obj)) return replace_outside_item(obj, key.get(), value);
   require_plain(args, nullptr);
+  rely_on_lookup(obj, key.get());
   check_status(PyObject_SetItem(obj, key.get(), value.get()));
 }
 
@@ -176,6 +181,7 @@ void Simulator::delete_item(SymValue container, SymValue key) {
   }
   CallArgs args{{key}, {}};
   require_plain(args, nullptr);
+  rely_on_lookup(obj, key.get());
   require_item_survives(obj, key.get());
   if (!is_tensor(obj)) world_.note_changed(obj);
   check_status(PyObject_DelItem(obj, key.get()));
@@ -222,6 +228,7 @@ bool Simulator::contains(SymValue container, SymValue item) {
   } else {
     compared.positional.push_back(container);
     require_plain(compared, nullptr);
+    rely_on_lookup(obj, compared.positional[0].get());
     rely_on_search(obj, compared.positional[0].get());
   }
   int found = PySequence_Contains(obj, compared.positional[0].get());

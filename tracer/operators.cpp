@@ -129,6 +129,8 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
          fmt::format("{} of '{}' and '{}'", row.method, Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
   }
   if (!moves_elements_only(kind, left.get(), right.get())) require_plain(CallArgs{{left, right}, {}}, nullptr);
+  rely_on_made_keys(left.get());
+  rely_on_made_keys(right.get());
   mark_location();
   if (in_place && kind != BinaryKind::kAdd) require_items_survive(left.get());
   if (in_place && !is_tensor(left.get())) world_.note_changed(left.get());
@@ -225,6 +227,8 @@ void Simulator::rely_on_comparison(PyObject* a, PyObject* b, int depth) {
     is_same(SymValue::borrow(a), SymValue::borrow(b));
     return;
   }
+  rely_on_made_keys(a);
+  rely_on_made_keys(b);
   auto is_sequence = [](PyObject* obj) { return PyTuple_Check(obj) || PyList_Check(obj) || is_deque(obj); };
   const bool dicts = PyDict_Check(a) && PyDict_Check(b);
   if (!dicts && (!is_sequence(a) || !is_sequence(b))) return;

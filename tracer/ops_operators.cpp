@@ -49,6 +49,7 @@ void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
     }
     return;
   }
+  sim.rely_on_keys(mapping.get());
   if (sim.world().find(mapping.get()) && !PyDict_CheckExact(mapping.get()))
     sim.stop(StopReason::kUnsupportedValue, "a dict subclass of the program is copied as a whole");
   if (merge) {

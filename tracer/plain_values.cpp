@@ -118,27 +118,6 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth, bool numbers)
 
 }  // namespace
 
-// Each is guarded to differ from each.
-constexpr size_t kMostKeys = 128;
-
-void Simulator::require_plain_key(PyObject* key) {
-  world_.rely_on_identity(key);
-  if (PyTuple_CheckExact(key)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) require_plain_key(PyTuple_GET_ITEM(key, i));
-    return;
-  }
-  if (is_plain_data(key) || is_tensor(key)) return;
-  if (is_identity_constant(key) && !hashes_in_python(key)) return;
-  if (is_outside_opaque(key) && keys_.insert(key).second) {
-    if (keys_.size() > kMostKeys) stop(StopReason::kContainerTooLarge, fmt::format("{} objects as keys", kMostKeys));
-    for (PyObject* other : keys_) is_same(SymValue::borrow(key), SymValue::borrow(other));
-  }
-  for (const char* name : {"__hash__", "__eq__"})
-    if (PyObject* found = _PyType_Lookup(Py_TYPE(key), interned(name)); found && PyFunction_Check(found))
-      stop(StopReason::kUnsupportedValue,
-           fmt::format("a '{}' with {} in Python is a key", Py_TYPE(key)->tp_name, name));
-}
-
 void Simulator::require_plain(const CallArgs& args, PyObject*, bool numbers) {
   for (const SymValue& value : args.positional) require_plain_value(*this, value.get(), 0, numbers);
   for (const auto& [name, value] : args.keywords) require_plain_value(*this, value.get(), 0, numbers);

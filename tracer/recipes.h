@@ -69,8 +69,9 @@ class RecipeBuilder {
   std::unordered_map<PyObject*, graph::RecipeId> memo_;
   std::vector<PyObject*> outputs_;
   std::vector<graph::Effect> slot_effects_;
-  std::vector<std::pair<OutsideKind, PyTypeObject*>> apart_;  // of the objects from outside that are changed
-  std::vector<std::pair<size_t, uint32_t>> unread_;           // frame, slot: of a break, not live there
+  using Likeness = std::pair<OutsideKind, PyTypeObject*>;
+  std::vector<Likeness> apart_;                      // of the objects from outside that are changed
+  std::vector<std::pair<size_t, uint32_t>> unread_;  // frame, slot: of a break, not live there
 };
 
 }  // namespace framejit

@@ -329,6 +329,16 @@ class Simulator {
   void require_plain(const CallArgs& args, PyObject* callable, bool numbers = false);
   // Stops if C code that hashes and compares this object could run Python code.
   void require_plain_key(PyObject* key);
+  // C code hashes it: what of it is the program's is another object in other calls than other keys, as it is now.
+  // Whether some of it is.
+  bool rely_on_key(PyObject* key);
+  // The keys of a container, or the items of what a container is made of.
+  bool rely_on_keys(PyObject* container);
+  void rely_on_made_keys(PyObject* obj);
+  // Where one is looked up, if it is a container of keys.
+  bool rely_on_lookup(PyObject* container, PyObject* key);
+  PyObject* rely_on_given_keys(PyObject* callable, CallArgs& args);
+  bool was_key(PyObject* obj) const { return keys_.count(obj) != 0; }
   // Something whose C-level attributes and iteration the simulation cannot see into: a file, an outside iterator.
   bool is_outside_opaque(PyObject* obj);
 
@@ -463,7 +473,7 @@ class Simulator {
   uint64_t initial_global_state_ = 0;
   std::optional<BreakPoint> first_custom_operator_;
   std::vector<Ref> proxies_;
-  std::unordered_set<PyObject*> keys_;  // objects of the program that were keys of a dictionary or in a set
+  std::unordered_set<PyObject*> keys_;  // objects and tensors of the program that C code has hashed
   std::unordered_map<PyObject*, PyObject*> dict_owners_;
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made
   std::vector<PyObject*> finalizers_;       // what the segment's frame held at the start and has a finalizer

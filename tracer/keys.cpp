@@ -1,0 +1,121 @@
+// Keys: what C code hashes. Objects and tensors of the program hash by their addresses: those that differ while
+// capturing may be one in another call, so a capture that has told them apart is guarded by their being apart.
+#include <algorithm>
+
+#include "tracer/library_code.h"
+#include "tracer/plain_data.h"
+#include "tracer/simulator.h"
+
+namespace framejit {
+
+namespace {
+
+bool is_keyed_type(PyTypeObject* type) {
+  for (PyTypeObject* base : {&PyDict_Type, &PySet_Type, &PyFrozenSet_Type, &PyDictKeys_Type, &PyDictItems_Type})
+    if (PyType_IsSubtype(type, base)) return true;
+  return false;
+}
+
+// The container whose keys a C function looks at or makes, or a type of such. Null: it does not.
+PyObject* keyed_by(PyObject* callable, const CallArgs& args) {
+  PyObject* first = args.positional.empty() ? nullptr : args.positional[0].get();
+  if (PyType_Check(callable)) return is_keyed_type(reinterpret_cast<PyTypeObject*>(callable)) ? callable : nullptr;
+  if (PyCFunction_Check(callable)) {
+    PyObject* self = PyCFunction_GET_SELF(callable);
+    if (self && PyType_Check(self)) return is_keyed_type(reinterpret_cast<PyTypeObject*>(self)) ? self : nullptr;
+    if (self && is_keyed_type(Py_TYPE(self))) return self;
+    return args.positional.size() > 1 && is_keyed_type(Py_TYPE(first)) ? first : nullptr;  // _count_elements
+  }
+  const bool is_method = PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type;
+  return is_method && first && is_keyed_type(Py_TYPE(first)) ? first : nullptr;
+}
+
+bool is_named(PyObject* method, std::initializer_list<const char*> names) {
+  Ref name = Ref::steal(PyObject_GetAttrString(method, "__name__"));
+  if (!name) PyErr_Clear();
+  return name && std::any_of(names.begin(), names.end(),
+                             [&](const char* each) { return PyUnicode_CompareWithASCIIString(name.get(), each) == 0; });
+}
+
+}  // namespace
+
+bool Simulator::rely_on_key(PyObject* key) {
+  if (PyTuple_Check(key) || PyFrozenSet_Check(key)) return rely_on_keys(key);
+  world_.rely_on_identity(key);
+  const Outside* outside = world_.find(key);
+  if (!outside || (outside->kind != OutsideKind::kOpaque && outside->kind != OutsideKind::kTensor)) return false;
+  keys_.insert(key);
+  return true;
+}
+
+bool Simulator::rely_on_keys(PyObject* container) {
+  if (is_outside_opaque(container)) return false;
+  bool found = false;
+  if (PyDict_Check(container)) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(container, &pos, &key, &value);) found |= rely_on_key(key);
+    return found;
+  }
+  const bool has_items = PyTuple_Check(container) || PyList_Check(container) || PyAnySet_Check(container);
+  if (!has_items && !is_keyed_type(Py_TYPE(container))) return false;
+  Ref iterator = Ref::steal(PyAnySet_Check(container) ? PySet_Type.tp_iter(container) : PyObject_GetIter(container));
+  while (iterator) {
+    Ref item = Ref::steal(PyIter_Next(iterator.get()));
+    if (!item) break;
+    found |= rely_on_key(item.get());
+  }
+  if (PyErr_Occurred()) raise();
+  return found;
+}
+
+bool Simulator::rely_on_lookup(PyObject* container, PyObject* key) {
+  return is_keyed_type(Py_TYPE(container)) && rely_on_key(key) && rely_on_keys(container);
+}
+
+// Before the call, which may raise for want of a key. The container, if there may be keys to rely on after the call.
+PyObject* Simulator::rely_on_given_keys(PyObject* callable, CallArgs& args) {
+  PyObject* container = keyed_by(callable, args);
+  if (!container) return nullptr;
+  const size_t first = !args.positional.empty() && args.positional[0].get() == container;
+  const bool takes_key = is_named(callable, {"get", "pop", "setdefault", "__setitem__", "__getitem__", "__delitem__"});
+  const size_t end = takes_key ? std::min(args.positional.size(), first + 1) : args.positional.size();
+  bool found = false;
+  for (size_t i = first; i < end; ++i) {
+    SymValue& given = args.positional[i];
+    if (i > first && given.lazy.valid()) continue;
+    PyObject* obj = realise(given);
+    if (PyIter_Check(obj)) {
+      if (is_named(callable, {"isdisjoint", "issuperset"}))
+        stop(StopReason::kUnsupportedValue, "an iterator is searched for what a set has");
+      if (is_named(callable, {"difference", "difference_update", "intersection", "intersection_update", "issubset"}))
+        given = SymValue(check(PySequence_List(obj)));
+      else
+        found = true;
+      obj = given.get();
+    }
+    found |= takes_key ? rely_on_key(obj) : rely_on_keys(obj) || rely_on_key(obj);
+  }
+  if (!found) return nullptr;
+  rely_on_made_keys(container);
+  return container;
+}
+
+void Simulator::rely_on_made_keys(PyObject* obj) {
+  if (is_keyed_type(Py_TYPE(obj))) rely_on_keys(obj);
+}
+
+void Simulator::require_plain_key(PyObject* key) {
+  rely_on_key(key);
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) require_plain_key(PyTuple_GET_ITEM(key, i));
+    return;
+  }
+  if (is_plain_data(key) || is_tensor(key)) return;
+  if (is_identity_constant(key) && !hashes_in_python(key)) return;
+  for (const char* name : {"__hash__", "__eq__"})
+    if (PyObject* found = _PyType_Lookup(Py_TYPE(key), interned(name)); found && PyFunction_Check(found))
+      stop(StopReason::kUnsupportedValue,
+           fmt::format("a '{}' with {} in Python is a key", Py_TYPE(key)->tp_name, name));
+}
+
+}  // namespace framejit
