@@ -495,6 +495,9 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
         require_plain(CallArgs{{args.positional.begin() + first_read, args.positional.end()}, args.keywords}, callable,
                       moves);
       if (first_read == 0 && args.positional.size() > 1) rely_on_search(obj, args.positional[1].get());
+      const bool compares =
+          one_of(PyUnicode_AsUTF8(PyDescr_NAME(key)), {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"});
+      if (compares && args.positional.size() == 2) rely_on_comparison(obj, args.positional[1].get());
       return call_c(target, args);
     }
     stop(StopReason::kUnknownCall, qualified_name(callable));

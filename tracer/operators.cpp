@@ -222,6 +222,11 @@ constexpr int kDeepestCompared = 50;
 
 static bool is_deque(PyObject* obj) { return !strcmp(Py_TYPE(obj)->tp_name, "collections.deque"); }
 
+// A method with what it is of, which is compared by identity.
+static bool is_bound(PyObject* obj) {
+  return PyMethod_Check(obj) || PyCFunction_Check(obj) || !strcmp(Py_TYPE(obj)->tp_name, "method-wrapper");
+}
+
 void Simulator::rely_on_comparison(PyObject* a, PyObject* b, int depth) {
   if (is_outside_opaque(a) && is_outside_opaque(b)) {
     is_same(SymValue::borrow(a), SymValue::borrow(b));
@@ -229,6 +234,16 @@ void Simulator::rely_on_comparison(PyObject* a, PyObject* b, int depth) {
   }
   rely_on_made_keys(a);
   rely_on_made_keys(b);
+  if (is_bound(a) && is_bound(b)) {
+    SymValue of_a(check(PyObject_GetAttrString(a, "__self__"))), of_b(check(PyObject_GetAttrString(b, "__self__")));
+    is_same(of_a, of_b);
+  }
+  if (PySlice_Check(a) && PySlice_Check(b)) {
+    auto *left = reinterpret_cast<PySliceObject*>(a), *right = reinterpret_cast<PySliceObject*>(b);
+    rely_on_comparison(left->start, right->start, depth + 1);
+    rely_on_comparison(left->stop, right->stop, depth + 1);
+    rely_on_comparison(left->step, right->step, depth + 1);
+  }
   auto is_sequence = [](PyObject* obj) { return PyTuple_Check(obj) || PyList_Check(obj) || is_deque(obj); };
   const bool dicts = PyDict_Check(a) && PyDict_Check(b);
   if (!dicts && (!is_sequence(a) || !is_sequence(b))) return;

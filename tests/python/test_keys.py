@@ -1,6 +1,8 @@
-"""Objects and tensors as keys: they hash by address, and those that differ in one call may be one in the next."""
+"""Objects and tensors that C code hashes or compares: those that differ in one call may be one in the next."""
 
 import collections
+import functools
+import operator
 
 import pytest
 import torch
@@ -122,10 +124,35 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("what", USES)
-@pytest.mark.parametrize("kind", ["tensors", "objects"])
-def test_keys_are_one_where_they_are_one_object(kind, what):
-    use = USES[what]
+COMPARISONS = {
+    "operator.is_": lambda a, b: operator.is_(a, b),
+    "operator.is_not": lambda a, b: operator.is_not(a, b),
+    "operator.is_ by map": lambda a, b: list(map(operator.is_, [a], [b])),
+    "operator.is_ by partial": lambda a, b: sum(map(functools.partial(operator.is_, b), [a])),
+    "methods ==": lambda a, b: a.__hash__ == b.__hash__,
+}
+COMPARISONS_OF_OBJECTS = {
+    "operator.contains": lambda a, b: operator.contains([a], b),
+    "operator.countOf": lambda a, b: operator.countOf([a], b),
+    "operator.indexOf": lambda a, b: operator.indexOf([a, b], b),
+    "operator.eq": lambda a, b: operator.eq([a], [b]),
+    "operator.ne": lambda a, b: operator.ne((a,), (b,)),
+    "list.__eq__": lambda a, b: [a].__eq__([b]),
+    "slices ==": lambda a, b: slice(a) == slice(b),
+    "lists in lists ==": lambda a, b: [[a]] == [[b]],
+    "in a list": lambda a, b: b in [a],
+    "count": lambda a, b: [a].count(b),
+    "in values": lambda a, b: b in {1: a}.values(),
+}
+CASES = {
+    **{("tensors", name): use for name, use in {**USES, **COMPARISONS}.items()},
+    **{("objects", name): use for name, use in {**USES, **COMPARISONS, **COMPARISONS_OF_OBJECTS}.items()},
+}
+
+
+@pytest.mark.parametrize(("kind", "what"), CASES)
+def test_what_is_one_object_is_found_to_be(kind, what):
+    use = CASES[kind, what]
     one, other = (torch.ones(3), torch.zeros(3)) if kind == "tensors" else (Thing(), Thing())
 
     def f(a, b, x):
