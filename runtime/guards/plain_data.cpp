@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <initializer_list>
 
 #include "base/py_ref.h"
 #include "tracer/type_slots.h"
@@ -16,6 +17,15 @@ bool same_items(PyObject* a, PyObject* b) {
   if (size != PyTuple_GET_SIZE(b)) return false;
   for (Py_ssize_t i = 0; i < size; ++i)
     if (!same_plain_data(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  return true;
+}
+
+bool same_fields(PyObject* a, PyObject* b, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    Ref x = Ref::steal(PyObject_GetAttrString(a, name)), y = Ref::steal(PyObject_GetAttrString(b, name));
+    if (!x || !y) PyErr_Clear();
+    if (!x || !y || !same_plain_data(x.get(), y.get())) return false;
+  }
   return true;
 }
 
@@ -47,6 +57,7 @@ bool same_plain_data(PyObject* a, PyObject* b) {
     if (!x || !y) PyErr_Clear();
     return x && y && same_items(x.get(), y.get());
   }
+  if (PyRange_Check(a)) return same_fields(a, b, {"start", "stop", "step"});  // equal ones give the same numbers
   if (PySlice_Check(a)) {
     auto* x = reinterpret_cast<PySliceObject*>(a);
     auto* y = reinterpret_cast<PySliceObject*>(b);
