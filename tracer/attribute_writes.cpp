@@ -67,7 +67,7 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
     PyObject* set = lookup_type(Py_TYPE(descriptor), interned("__set__"));
     if (!set || !PyFunction_Check(set))
       stop(StopReason::kUnsupportedAttribute, fmt::format("write of '{}'", PyUnicode_AsUTF8(name)));
-    call(SymValue::borrow(set), {SymValue::borrow(descriptor), owner, std::move(value)});
+    call(SymValue::borrow(set), {found_in_class(descriptor), owner, std::move(value)});
     return;
   }
   hold(value);

@@ -67,6 +67,11 @@ void Simulator::guard_bases(PyTypeObject* type) {
   if (is_heap_type(type)) world_.rely_on_mro(type);
 }
 
+// A guard says that it is this object; what it holds may change.
+SymValue Simulator::found_in_class(PyObject* descriptor) {
+  return world_.wrap(descriptor, world_.sources().constant(world_.pool().add(descriptor)));
+}
+
 SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   PyObject* obj = owner.get();
   if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
@@ -88,7 +93,7 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   }
   if (PyObject* get = lookup_type(Py_TYPE(descriptor), interned("__get__")); get && PyFunction_Check(get))
     return call(SymValue::borrow(get),
-                {SymValue::borrow(descriptor), owner, SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)))});
+                {found_in_class(descriptor), owner, SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)))});
   if (!Py_TYPE(descriptor)->tp_descr_get) return SymValue::borrow(descriptor);
   static PyObject* class_name = interned("__class__");
   if (Py_TYPE(descriptor) == &PyGetSetDescr_Type &&
@@ -129,10 +134,8 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
       Py_TYPE(descriptor) == &PyClassMethodDescr_Type || PyCFunction_Check(descriptor))
     return SymValue(
         check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj)))));
-  if (Py_TYPE(descriptor) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type)) {
-    const SymValue cache = world_.wrap(descriptor, world_.sources().constant(world_.pool().add(descriptor)));
-    return SymValue(check(PyMethod_New(cache.get(), obj)));
-  }
+  if (Py_TYPE(descriptor) == reinterpret_cast<PyTypeObject*>(library().lru_cache_type))
+    return SymValue(check(PyMethod_New(found_in_class(descriptor).get(), obj)));
   if (is_tuple_getter(descriptor) && PyTuple_Check(obj)) {
     Ref reduced = check(PyObject_CallMethod(descriptor, "__reduce__", nullptr));
     PyObject* index = PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0);
@@ -284,7 +287,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   const bool is_enum = PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(library().enum_meta));
   if (PyObject* hook = sim.lookup_type(meta, interned("__getattribute__")); hook && PyFunction_Check(hook))
     return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
-  PyObject* in_meta = _PyType_Lookup(meta, name);
+  PyObject* in_meta = sim.lookup_type(meta, name);
   if (in_meta && is_data_descriptor(in_meta)) {
     // The interpreter keeps marks of its own among them, which come and go.
     if (PyUnicode_CompareWithASCIIString(name, "__flags__") == 0)
@@ -302,14 +305,14 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     if (Py_TYPE(found)->tp_descr_get) {
       if (PyObject* get = _PyType_Lookup(Py_TYPE(found), interned("__get__"));
           get && PyFunction_Check(get) && !(is_enum && is_code_of_enums(get)))
-        return sim.call(SymValue::borrow(get), {SymValue::borrow(found), SymValue::borrow(Py_None), owner});
+        return sim.call(SymValue::borrow(get), {sim.found_in_class(found), SymValue::borrow(Py_None), owner});
       return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
     }
     SourceId type_source = world.sources().constant(world.pool().add(owner.get()));
     return world.wrap(found, world.sources().keyed(SourceKind::kTypeAttr, type_source, world.pool().add(name)));
   }
-  if (in_meta) return sim.bind(in_meta, owner);
-  PyObject* hook = _PyType_Lookup(meta, interned("__getattr__"));
+  if (in_meta) return Py_TYPE(in_meta)->tp_descr_get ? sim.bind(in_meta, owner) : sim.found_in_class(in_meta);
+  PyObject* hook = sim.lookup_type(meta, interned("__getattr__"));
   if (hook && is_enum && is_code_of_enums(hook))
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   if (hook) return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});

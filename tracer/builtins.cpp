@@ -325,7 +325,9 @@ SymValue call_vars(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_callable(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 1, "callable");
-  return boolean(PyCallable_Check(sim.realise(args.positional[0])));
+  PyObject* obj = sim.realise(args.positional[0]);
+  sim.lookup_type(Py_TYPE(obj), interned("__call__"));  // it may get one
+  return boolean(PyCallable_Check(obj));
 }
 
 SymValue call_object_getattribute(Simulator& sim, PyObject*, CallArgs args) {

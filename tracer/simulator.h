@@ -231,6 +231,7 @@ class Simulator {
   void write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value);
   // What the type's method-resolution order has, guarded; null if nothing.
   PyObject* lookup_type(PyTypeObject* type, PyObject* name);
+  SymValue found_in_class(PyObject* descriptor);
   SymValue bind(PyObject* descriptor, const SymValue& owner);
 
   SymValue get_item(SymValue container, SymValue key);

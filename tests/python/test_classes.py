@@ -76,7 +76,15 @@ def test_object_is_made_inside():
 
 
 def test_class_and_static_methods():
-    check(lambda x: [Base.make(1).run(x), Derived.make(1).run(x), Base.helper(x), Derived(1).helper(x), Derived(1).make(2)])
+    check(
+        lambda x: [
+            Base.make(1).run(x),
+            Derived.make(1).run(x),
+            Base.helper(x),
+            Derived(1).helper(x),
+            Derived(1).make(2),
+        ]
+    )
 
 
 def test_property_is_read_and_written():
@@ -122,7 +130,9 @@ def test_class_attribute_is_written():
             return self.last
 
     counter = Counter()
-    check(lambda x: counter.step(x) * counter.step(x), breaks=None, graphs=None, warm=False)  # a write to a class breaks
+    check(
+        lambda x: counter.step(x) * counter.step(x), breaks=None, graphs=None, warm=False
+    )  # a write to a class breaks
 
 
 def test_bound_methods_as_values():
@@ -423,7 +433,9 @@ def test_dataclass():
 
 def test_frozen_dataclass():
     outside = Frozen(2)
-    check(lambda x: (x * outside.n + outside.total, Frozen(3), outside == Frozen(2), {outside: 1}[Frozen(2)]), breaks=None)
+    check(
+        lambda x: (x * outside.n + outside.total, Frozen(3), outside == Frozen(2), {outside: 1}[Frozen(2)]), breaks=None
+    )
 
 
 def test_write_to_a_frozen_dataclass():
@@ -580,7 +592,16 @@ def test_object_getattribute_of_a_class():
 def test_enums():
     def f(x, mode):
         y = x.sum() if mode is Mode.SUM else x.mean()
-        return y * Level.HIGH, Mode("mean"), Mode["SUM"], mode.name, mode.value, list(Level), Level.LOW < 2, Flags.A | Flags.B
+        return (
+            y * Level.HIGH,
+            Mode("mean"),
+            Mode["SUM"],
+            mode.name,
+            mode.value,
+            list(Level),
+            Level.LOW < 2,
+            Flags.A | Flags.B,
+        )
 
     check(f, x3(), Mode.SUM)
 
@@ -694,3 +715,74 @@ def test_metaclass_and_init_subclass():
             self.n = n
 
     check(lambda x: x * WithMeta(3).n)
+
+
+class Scaled:
+    """A descriptor whose state may change."""
+
+    def __init__(self):
+        self.factor = 2
+
+    def __get__(self, instance, owner):
+        return self.factor
+
+    def __set__(self, instance, value):
+        self.last = value * self.factor
+
+
+class Shared(type):
+    default = 1
+
+    def total(cls):
+        return cls.default + 1
+
+
+class WithDescriptor(metaclass=Shared):
+    scale = Scaled()
+
+
+DESCRIPTOR = vars(WithDescriptor)["scale"]
+
+
+def set_and_read(obj):
+    obj.scale = 3
+    return DESCRIPTOR.last
+
+
+@pytest.mark.parametrize(
+    ("use", "change", "back"),
+    [
+        (lambda o: o.scale, lambda: setattr(DESCRIPTOR, "factor", 5), lambda: setattr(DESCRIPTOR, "factor", 2)),
+        (lambda o: type(o).scale, lambda: setattr(DESCRIPTOR, "factor", 5), lambda: setattr(DESCRIPTOR, "factor", 2)),
+        (set_and_read, lambda: setattr(DESCRIPTOR, "factor", 5), lambda: setattr(DESCRIPTOR, "factor", 2)),
+        (lambda o: type(o).default, lambda: setattr(Shared, "default", 7), lambda: setattr(Shared, "default", 1)),
+        (lambda o: type(o).total(), lambda: setattr(Shared, "default", 7), lambda: setattr(Shared, "default", 1)),
+        (
+            lambda o: getattr(type(o), "late", None),
+            lambda: setattr(Shared, "late", 7),
+            lambda: delattr(Shared, "late"),
+        ),
+        (
+            callable,
+            lambda: setattr(WithDescriptor, "__call__", lambda self: 1),
+            lambda: delattr(WithDescriptor, "__call__"),
+        ),
+    ],
+    ids=["read", "read of the class", "written", "of the metaclass", "its method", "late there", "callable"],
+)
+def test_what_descriptors_and_metaclasses_hold_may_change(use, change, back):
+    obj, x = WithDescriptor(), torch.ones(2)
+
+    def f(obj, x):
+        return use(obj), x.sin()
+
+    compiled = framejit.to_static(f)
+    before = [compiled(obj, x)[0] for _ in range(2)]
+    assert before == [use(obj)] * 2
+    change()
+    try:
+        assert compiled(obj, x)[0] == use(obj) != before[0]
+    finally:
+        back()
+    assert compiled(obj, x)[0] == before[0]
+    assert framejit.stats()["captures"] >= 2 and framejit.stats()["hits"] >= 1
