@@ -49,6 +49,7 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   PyObject* obj = owner.get();
   if (is_sealed_context(obj)) stop(StopReason::kUnsupportedAttribute, "the context of a call is changed after it");
   PyObject* descriptor = lookup_type(Py_TYPE(obj), name);
+  if (descriptor) rely_on_descriptor(*this, descriptor);
   if (descriptor && Py_TYPE(descriptor) == &PyProperty_Type) {
     Ref setter = check(PyObject_GetAttrString(descriptor, "fset"));
     if (setter.get() == Py_None) raise(PyExc_AttributeError, "can't set attribute");

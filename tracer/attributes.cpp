@@ -67,6 +67,10 @@ void Simulator::guard_bases(PyTypeObject* type) {
   if (is_heap_type(type)) world_.rely_on_mro(type);
 }
 
+void rely_on_descriptor(Simulator& sim, PyObject* found) {
+  for (const char* name : {"__get__", "__set__", "__delete__"}) sim.lookup_type(Py_TYPE(found), interned(name));
+}
+
 // A guard says that it is this object; what it holds may change.
 SymValue Simulator::found_in_class(PyObject* descriptor) {
   return world_.wrap(descriptor, world_.sources().constant(world_.pool().add(descriptor)));
@@ -150,6 +154,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   PyTypeObject* type = Py_TYPE(obj);
   SymValue owner = SymValue::borrow(obj);
   PyObject* descriptor = lookup_type(type, name);
+  if (descriptor) rely_on_descriptor(*this, descriptor);
   if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
   World::OverlayRead written = world_.overlay(obj, name);
   if (written.found && written.value) return SymValue::borrow(written.value);
@@ -300,10 +305,11 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
   }
   PyObject* found = sim.lookup_type(type, name);
   if (found) {
+    rely_on_descriptor(sim, found);
     if (PyFunction_Check(found)) return SymValue::borrow(found);
     if (Py_TYPE(found) == &PyClassMethod_Type || Py_TYPE(found) == &PyStaticMethod_Type) return sim.bind(found, owner);
     if (Py_TYPE(found)->tp_descr_get) {
-      if (PyObject* get = _PyType_Lookup(Py_TYPE(found), interned("__get__"));
+      if (PyObject* get = sim.lookup_type(Py_TYPE(found), interned("__get__"));
           get && PyFunction_Check(get) && !(is_enum && is_code_of_enums(get)))
         return sim.call(SymValue::borrow(get), {sim.found_in_class(found), SymValue::borrow(Py_None), owner});
       return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
@@ -343,7 +349,7 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
   if (annotations)
     sim.stop(StopReason::kUnsupportedAttribute, "the annotations of a module, which are made when they are read");
   if (PyObject* in_type = sim.lookup_type(Py_TYPE(owner.get()), name); in_type && is_data_descriptor(in_type)) {
-    if (PyObject* get = _PyType_Lookup(Py_TYPE(in_type), interned("__get__")); get && PyFunction_Check(get))
+    if (PyObject* get = sim.lookup_type(Py_TYPE(in_type), interned("__get__")); get && PyFunction_Check(get))
       return sim.bind(in_type, owner);
     return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
   }

@@ -9,6 +9,8 @@
 
 namespace framejit {
 
+// What is found in a class is a descriptor, or none, as long as its own class is as it is.
+void rely_on_descriptor(Simulator& sim, PyObject* found);
 inline bool is_data_descriptor(PyObject* descriptor) { return Py_TYPE(descriptor)->tp_descr_set != nullptr; }
 
 // The instance dictionary, or null if the object has none (yet).

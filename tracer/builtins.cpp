@@ -248,7 +248,7 @@ SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
   expect(sim, args, 1, 1, "reversed");
   PyObject* obj = sim.realise(args.positional[0]);
   if (auto result = sim.call_special(obj, "__reversed__", {})) return *result;
-  if (PyObject* method = _PyType_Lookup(Py_TYPE(obj), interned("__getitem__")); method && PyFunction_Check(method)) {
+  if (PyObject* method = sim.lookup_type(Py_TYPE(obj), interned("__getitem__")); method && PyFunction_Check(method)) {
     if (!is_library_namespace(PyFunction_GET_GLOBALS(method)))  // it is called item by item, as the loop goes on
       sim.stop(StopReason::kUnsupportedValue, "reversed by __getitem__");
     Py_ssize_t size = sim.length(args.positional[0]);
@@ -420,7 +420,7 @@ SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(args.positional[0]);
   if (auto result = sim.call_special(obj, "__copy__", {})) return *result;
   for (const char* hook : kHooks)
-    if (PyObject* found = _PyType_Lookup(Py_TYPE(obj), interned(hook)); found && PyFunction_Check(found))
+    if (PyObject* found = sim.lookup_type(Py_TYPE(obj), interned(hook)); found && PyFunction_Check(found))
       sim.stop(StopReason::kUnknownCall, "copy.copy of an object that copies itself");
   if (sim.is_outside_opaque(obj) && !PyFunction_Check(obj))
     sim.stop(StopReason::kUnknownCall, "copy.copy of an object of the program");

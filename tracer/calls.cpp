@@ -409,10 +409,10 @@ SymValue Simulator::as_c_callback(SymValue value, bool gives_truth) {
 SymValue Simulator::as_c_iterable(SymValue value) {
   PyObject* obj = realise(value);
   if (is_tensor(obj) || PyType_Check(obj) || is_sim_callable(obj)) return value;
-  PyObject* iter = _PyType_Lookup(Py_TYPE(obj), interned("__iter__"));
+  PyObject* iter = lookup_type(Py_TYPE(obj), interned("__iter__"));
   if (iter && PyFunction_Check(iter)) {
     SymValue iterator = get_iter(value);
-    PyObject* next = _PyType_Lookup(Py_TYPE(iterator.get()), interned("__next__"));
+    PyObject* next = lookup_type(Py_TYPE(iterator.get()), interned("__next__"));
     if (next && PyFunction_Check(next))
       stop(StopReason::kUnsupportedValue, "an iterator written in Python is handed to C code");
     return iterator;

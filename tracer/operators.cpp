@@ -157,6 +157,8 @@ SymValue Simulator::unary(UnaryKind kind, SymValue operand) {
 // tp_richcompare of the left operand, which may give NotImplemented.
 SymValue Simulator::compare_by_slot(int op, SymValue left, SymValue right) {
   PyTypeObject* type = Py_TYPE(left.get());
+  if (!compares_in_python(type))
+    for (const char* name : kCompare) lookup_type(type, interned(name));  // it may get one
   if (has_own_special(left.get(), kCompare[op]) || (has_python_specials(left.get()) && compares_in_python(type))) {
     if (auto result = call_special(left.get(), kCompare[op], {right})) return *result;
     PyObject* method = lookup_type(type, interned(kCompare[op]));
@@ -355,13 +357,14 @@ bool Simulator::truth(SymValue& value) {
     raise();
   }
   if (has_python_specials(obj) || is_outside_opaque(obj) || is_tensor(obj)) {
-    if (_PyType_Lookup(Py_TYPE(obj), interned("__bool__")) == Py_None)
+    if (lookup_type(Py_TYPE(obj), interned("__bool__")) == Py_None)
       stop(StopReason::kUnsupportedValue, fmt::format("a '{}', which has no truth", Py_TYPE(obj)->tp_name));
     if (auto result = call_special(obj, "__bool__", {})) {
       if (!PyBool_Check(realise(*result))) stop(StopReason::kUnsupportedValue, "__bool__ gives no bool");
       return result->get() == Py_True;
     }
     PyTypeObject* type = Py_TYPE(obj);
+    lookup_type(type, interned("__len__"));  // it may get one
     bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
                  (type->tp_as_sequence && type->tp_as_sequence->sq_length);
     if (sized) return length(value) != 0;

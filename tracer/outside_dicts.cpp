@@ -7,8 +7,8 @@ namespace framejit {
 
 using graph::GuardKind;
 
-static bool has_own_iter(PyObject* dict) {
-  PyObject* iter = _PyType_Lookup(Py_TYPE(dict), interned("__iter__"));
+static bool has_own_iter(Simulator& sim, PyObject* dict) {
+  PyObject* iter = sim.lookup_type(Py_TYPE(dict), interned("__iter__"));
   return iter && PyFunction_Check(iter);
 }
 
@@ -56,7 +56,7 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
     // dict's own methods give an OrderedDict's keys in an order that no guard tells: dict's.
     if (PyODict_Check(self.get()) && PyDescr_TYPE(key) != &PyODict_Type && strcmp(name, "get")) break;
     // As dict_merge, which asks what iterates in a way of its own for keys() and items.
-    if (!strcmp(name, "copy") && has_own_iter(self.get())) break;
+    if (!strcmp(name, "copy") && has_own_iter(*this, self.get())) break;
     Ref copy = snapshot_dict_items(self.get());
     if (PyDescr_TYPE(key) == &PyODict_Type)
       copy = check(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyODict_Type), copy.get(), nullptr));
