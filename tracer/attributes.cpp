@@ -68,6 +68,7 @@ void Simulator::guard_bases(PyTypeObject* type) {
 }
 
 void rely_on_descriptor(Simulator& sim, PyObject* found) {
+  if (!is_heap_type(Py_TYPE(found))) return;
   for (const char* name : {"__get__", "__set__", "__delete__"}) sim.lookup_type(Py_TYPE(found), interned(name));
 }
 

@@ -1,4 +1,8 @@
 // operator.is_, operator.eq, operator.contains and the like: what instructions of the interpreter do.
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "tracer/builtins.h"
 #include "tracer/simulator.h"
 
@@ -13,40 +17,24 @@ SymValue truth(bool value) { return SymValue::borrow(value ? Py_True : Py_False)
 // Else the function itself raises.
 bool has_two(const CallArgs& args) { return args.positional.size() == 2 && !args.has_keywords(); }
 
-SymValue compare(Simulator& sim, PyObject* callable, CallArgs args, CompareKind kind) {
-  if (!has_two(args)) return sim.call_c(callable, args);
-  return sim.compare(kind, std::move(args.positional[0]), std::move(args.positional[1]));
+std::string_view name_of(PyObject* function) {
+  return PyCFunction_Check(function) ? reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name : "";
 }
 
 }  // namespace
 
+// is_ and is_not.
 SymValue call_is(Simulator& sim, PyObject* callable, CallArgs args) {
   if (!has_two(args)) return sim.call_c(callable, args);
-  return truth(sim.is_identical(args.positional[0], args.positional[1]));
+  return truth(sim.is_identical(args.positional[0], args.positional[1]) == (name_of(callable) == "is_"));
 }
 
-SymValue call_is_not(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (!has_two(args)) return sim.call_c(callable, args);
-  return truth(!sim.is_identical(args.positional[0], args.positional[1]));
-}
-
-SymValue call_less(Simulator& sim, PyObject* callable, CallArgs args) {
-  return compare(sim, callable, std::move(args), CompareKind::kLess);
-}
-SymValue call_less_equal(Simulator& sim, PyObject* callable, CallArgs args) {
-  return compare(sim, callable, std::move(args), CompareKind::kLessEqual);
-}
-SymValue call_equal(Simulator& sim, PyObject* callable, CallArgs args) {
-  return compare(sim, callable, std::move(args), CompareKind::kEqual);
-}
-SymValue call_not_equal(Simulator& sim, PyObject* callable, CallArgs args) {
-  return compare(sim, callable, std::move(args), CompareKind::kNotEqual);
-}
-SymValue call_greater(Simulator& sim, PyObject* callable, CallArgs args) {
-  return compare(sim, callable, std::move(args), CompareKind::kGreater);
-}
-SymValue call_greater_equal(Simulator& sim, PyObject* callable, CallArgs args) {
-  return compare(sim, callable, std::move(args), CompareKind::kGreaterEqual);
+SymValue call_compare(Simulator& sim, PyObject* callable, CallArgs args) {
+  static constexpr std::string_view kNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};  // as CompareKind
+  const auto* found = std::find(std::begin(kNames), std::end(kNames), name_of(callable));
+  if (!has_two(args) || found == std::end(kNames)) return sim.call_c(callable, args);
+  const auto kind = static_cast<CompareKind>(found - std::begin(kNames));
+  return sim.compare(kind, std::move(args.positional[0]), std::move(args.positional[1]));
 }
 
 SymValue call_contains(Simulator& sim, PyObject* callable, CallArgs args) {

@@ -27,10 +27,8 @@ class Scheduler {
       look_at(NodeId(n));
     }
     for (uint32_t i = 0; i < graph.value_count(); ++i) {
-      const Value& value = graph.value(ValueId(i));
-      if (value.result.kind != ResultKind::kTensor || value.result.alias != AliasKind::kFresh) continue;
       const uint32_t of = aliases_.of(ValueId(i));
-      if (!stays_there[of]) bytes_[of] = value.result.meta.numel() * itemsize(value.result.meta.dtype);
+      if (const int64_t own = own_bytes(ValueId(i)); own > 0 && !stays_there[of]) bytes_[of] = own;
     }
   }
 
@@ -90,14 +88,17 @@ class Scheduler {
     return true;
   }
 
+  // Of storage of its own.
+  int64_t own_bytes(ValueId id) const {
+    const ResultMeta& result = graph_.value(id).result;
+    if (result.kind != ResultKind::kTensor || result.alias != AliasKind::kFresh) return 0;
+    return result.meta.numel() * itemsize(result.meta.dtype);
+  }
+
   int64_t made_by(NodeId id) const {
     int64_t made = 0;
     const Node& node = graph_.node(id);
-    for (uint32_t i = 0; i < node.result_count; ++i) {
-      const ResultMeta& result = graph_.value(node.result(i)).result;
-      if (result.kind == ResultKind::kTensor && result.alias == AliasKind::kFresh)
-        made += result.meta.numel() * itemsize(result.meta.dtype);
-    }
+    for (uint32_t i = 0; i < node.result_count; ++i) made += own_bytes(node.result(i));
     return made;
   }
 

@@ -165,6 +165,27 @@ def test_what_is_one_object_is_found_to_be(kind, what):
     assert framejit.stats()["captures"] >= 2 and framejit.stats()["hits"] >= 1
 
 
+@pytest.mark.parametrize(
+    "name", ["is_", "is_not", "lt", "le", "eq", "ne", "gt", "ge", "contains", "countOf", "indexOf"]
+)
+def test_functions_of_the_module_operator(name):
+    function, x = getattr(operator, name), torch.ones(2)
+    takes_container = name in ("contains", "countOf", "indexOf")
+    pairs = [([3, 1], 1), ((1,), 2)] if takes_container else [(1, 2), (2, 1), (1, 1), ("a", 1), (x, 0.5)]
+
+    def outcome(call):
+        try:
+            result = call()
+        except Exception as error:
+            return type(error), str(error)
+        return result.tolist() if isinstance(result, torch.Tensor) else result
+
+    compiled = framejit.to_static(lambda args, x: (function(*args), x.sin()))
+    for args in [*pairs, (1,), (1, 2, 3)]:
+        assert outcome(lambda: compiled(args, x)[0]) == outcome(lambda: function(*args)), args
+    assert framejit.stats()["captures"] >= 3
+
+
 def test_parameters_that_are_tied_later_are_given_once():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
     compiled = framejit.to_static(lambda x: (model(x), len(list(model.parameters()))))

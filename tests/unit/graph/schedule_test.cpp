@@ -33,21 +33,23 @@ TEST(ScheduleTest, LeavesAnOrderThatHoldsNoMore) {
             (std::vector<uint32_t>{0, 1, 2, 3}));
 }
 
+// A product that frees nothing, and a node that frees %1.
+std::vector<uint32_t> scheduled_behind_a_product(std::string_view second) {
+  const std::string text =
+      "graph @g (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
+      "  %2 = aten.mm(%0, %0) : tensor<64x64xf32, cpu>\n"
+      "  %3 = " +
+      std::string(second) +
+      " : tensor<64x64xf32, cpu>\n"
+      "  return %2, %3\n"
+      "}\n";
+  return scheduled(text, {ValueId(0), ValueId(2), ValueId(3)});
+}
+
 TEST(ScheduleTest, LeavesWhatHangsOnEachOtherAndWhatKernelsAreMadeOf) {
-  EXPECT_EQ(scheduled("graph @g (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
-                      "  %2 = aten.mm(%0, %0) : tensor<64x64xf32, cpu>\n"
-                      "  %3 = aten.mm(%1, %2) : tensor<64x64xf32, cpu>\n"
-                      "  return %2, %3\n"
-                      "}\n",
-                      {ValueId(0), ValueId(2), ValueId(3)}),
-            (std::vector<uint32_t>{0, 1}));
-  EXPECT_EQ(scheduled("graph @g (%0: tensor<64x64xf32, cpu>, %1: tensor<64x64xf32, cpu>) {\n"
-                      "  %2 = aten.mm(%0, %0) : tensor<64x64xf32, cpu>\n"
-                      "  %3 = aten.sin(%1) : tensor<64x64xf32, cpu>\n"
-                      "  return %2, %3\n"
-                      "}\n",
-                      {ValueId(0), ValueId(2), ValueId(3)}),
-            (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(scheduled_behind_a_product("aten.mm(%1, %1)"), (std::vector<uint32_t>{1, 0}));
+  EXPECT_EQ(scheduled_behind_a_product("aten.mm(%1, %2)"), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(scheduled_behind_a_product("aten.sin(%1)"), (std::vector<uint32_t>{0, 1}));
 }
 
 }  // namespace
