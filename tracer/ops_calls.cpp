@@ -173,6 +173,24 @@ static bool is_of_torch(std::string_view module) { return module == "torch" || m
   throw stopped;
 }
 
+// `from ..name`: what it is called in sys.modules.
+static Ref resolved_name(Simulator& sim, const SimFrame& frame, PyObject* name, int level) {
+  std::optional<SymValue> package = sim.read_namespace(frame.globals.get(), interned("__package__"));
+  if (!package) sim.stop(StopReason::kImport, "a relative import without __package__");
+  Ref util = sim.check(PyImport_ImportModule("importlib.util"));
+  Ref dotted = sim.check(PyUnicode_FromFormat("%s%U", std::string(level, '.').c_str(), name));
+  return sim.check(PyObject_CallMethod(util.get(), "resolve_name", "OO", dotted.get(), sim.realise(*package)));
+}
+
+// What sys.modules has, guarded; not what it lacks.
+static SymValue imported(Simulator& sim, const SimFrame& frame, PyObject* name) {
+  PyObject* modules = PyImport_GetModuleDict();
+  if (!PyDict_GetItemWithError(modules, name)) stop_at_import(sim, frame, name);
+  std::optional<SymValue> module = sim.read_namespace(modules, name);
+  if (!module || sim.realise(*module) == Py_None) sim.stop(StopReason::kImport, PyUnicode_AsUTF8(name));
+  return std::move(*module);
+}
+
 // Imports of what is imported already.
 void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue from = frame.pop(), level = frame.pop();
@@ -181,23 +199,15 @@ void handle_ImportName(Simulator& sim, SimFrame& frame, const Instruction& instr
   std::optional<SymValue> import = sim.read_namespace(own_builtins(), interned("__import__"));
   if (!import || !PyCFunction_Check(sim.realise(*import)))
     sim.stop(StopReason::kImport, "builtins.__import__ is not the interpreter's own");
-  bool relative = PyLong_AsLong(level.get()) != 0;
-  if (!relative) {
-    PyObject* modules = PyImport_GetModuleDict();
-    if (!PyDict_GetItemWithError(modules, name)) stop_at_import(sim, frame, name);
-  }
-  int depth = static_cast<int>(PyLong_AsLong(level.get()));
-  Ref absolute = Ref::borrow(name);
-  if (relative) {
-    Ref util = sim.check(PyImport_ImportModule("importlib.util"));
-    PyObject* package = PyDict_GetItemString(frame.globals.get(), "__package__");
-    Ref dotted = sim.check(PyUnicode_FromFormat("%s%U", std::string(depth, '.').c_str(), name));
-    absolute =
-        sim.check(PyObject_CallMethod(util.get(), "resolve_name", "OO", dotted.get(), package ? package : Py_None));
-    if (!PyDict_GetItemWithError(PyImport_GetModuleDict(), absolute.get())) stop_at_import(sim, frame, absolute.get());
-  }
-  frame.push(
-      SymValue(sim.check(PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from.get(), depth))));
+  const int depth = static_cast<int>(PyLong_AsLong(level.get()));
+  Ref absolute = depth != 0 ? resolved_name(sim, frame, name, depth) : Ref::borrow(name);
+  SymValue module = imported(sim, frame, absolute.get());
+  Ref found = sim.check(PyImport_ImportModuleLevelObject(name, frame.globals.get(), Py_None, from.get(), depth));
+  const Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
+  if (sim.realise(from) == Py_None && dot > 0)  // `import a.b` gives a
+    module = imported(sim, frame, sim.keep(sim.check(PyUnicode_Substring(name, 0, dot))));
+  if (module.get() != found.get()) sim.stop(StopReason::kImport, PyUnicode_AsUTF8(absolute.get()));
+  frame.push(std::move(module));
 }
 
 void handle_ImportFrom(Simulator& sim, SimFrame& frame, const Instruction& instr) {

@@ -1,0 +1,117 @@
+"""Imports inside of functions: they find what sys.modules has at the time of the call."""
+
+import sys
+import types
+
+import pytest
+import torch
+
+import framejit
+from support.counts import counting
+from support.source import define_function
+
+IMPORTS = """
+import made | made.number
+import made as other | other.number
+import made.inner | made.inner.number, made.number
+import made.inner as inner | inner.number
+from made import number | number
+from made import number as n, scaled | scaled(x) * n
+from made.inner import number | number
+from made import inner | inner.number
+from . import number | number
+from .inner import number | number
+from .. import made | made.number
+""".strip().splitlines()
+
+
+def modules(number):
+    made, inner = types.ModuleType("made"), types.ModuleType("made.inner")
+    made.number, inner.number = number, 10 * number
+    made.inner, made.scaled = inner, lambda x: x * number
+    made.__path__ = inner.__path__ = []
+    outer = types.ModuleType("outer")
+    outer.__path__, outer.made = [], made
+    return {"made": made, "made.inner": inner, "outer": outer}
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    def register(made):
+        for name, module in made.items():
+            monkeypatch.setitem(sys.modules, name, module)
+
+    register(modules(2))
+    return register
+
+
+def without_a_module(made):
+    """An object in the place of one that has all its names: what a test puts there."""
+    top = types.SimpleNamespace(**vars(made["made"]))
+    return dict(made, **{"made": top, "made.inner": types.SimpleNamespace(number=7)})
+
+
+def with_other_numbers(made):
+    for step, module in enumerate(made.values(), 5):
+        module.number = step
+    return made
+
+
+CHANGES = {
+    "other modules": lambda made: modules(3),
+    "no modules": without_a_module,
+    "other numbers": with_other_numbers,
+    "another inner module": lambda made: dict(made, **{"made.inner": modules(4)["made.inner"]}),
+    "a class": lambda made: dict(made, made=type("Made", (), dict(vars(made["made"]), number=8))),
+    "the first": lambda made: made,
+}
+
+
+@pytest.mark.parametrize("row", IMPORTS)
+def test_import_finds_what_is_registered(row, registered):
+    statement, value = row.split(" | ")
+    package = "outer.other" if ".." in statement else "made"
+    source = f"def f(x):\n    {statement}\n    return x + 1, {value}\n"
+    f = define_function(source, __package__=package)
+    framejit.reset()
+    compiled, x, first = framejit.to_static(f), torch.ones(2), modules(2)
+    with counting() as counted:
+        for name, change in [("at first", lambda made: made), *CHANGES.items()]:
+            registered(change(dict(first)))
+            for call in range(2):
+                assert outcome(compiled, x) == outcome(f, x), f"{name}, call {call + 1}"
+    assert counted.graphs and counted.hits and not counted.fallbacks
+
+
+def outcome(function, x):
+    try:
+        return repr(function(x))
+    except Exception as error:
+        return type(error), str(error)
+
+
+def test_module_that_is_taken_out_is_imported_again(tmp_path, monkeypatch):
+    (tmp_path / "counted_imports.py").write_text("import torch\nnumber = torch.ones(2)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    @framejit.to_static
+    def f(x):
+        import counted_imports
+
+        return x + counted_imports.number, counted_imports
+
+    first = f(torch.ones(2))[1]
+    assert f(torch.ones(2))[1] is first
+    del sys.modules["counted_imports"]
+    result, second = f(torch.ones(2))
+    assert second is not first and second is sys.modules["counted_imports"]
+    assert f(torch.ones(2))[1] is second
+    assert torch.equal(result, torch.full((2,), 2.0))
+
+
+def test_package_of_relative_imports_may_change(registered):
+    f = define_function("def f(x):\n    from . import number\n    return x + number\n", __package__="made")
+    compiled, x = framejit.to_static(f), torch.ones(2)
+    assert torch.equal(compiled(x), x + 2)
+    f.__globals__["__package__"] = "made.inner"
+    assert torch.equal(compiled(x), x + 20)
