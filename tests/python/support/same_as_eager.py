@@ -89,7 +89,7 @@ class Case:
 
     def run(self, when, change=None, check_raises=True, **expected):
         """One eager run and one compiled run, compared; `expected` are the counts of the compiled one."""
-        eager = self._account(self.fn, change)
+        eager = self._eager_account(change)
         if check_raises:
             check_expected_exception(eager.raised, self.raises)
         with counts.counting() as counted:
@@ -98,6 +98,9 @@ class Case:
         if difference:
             raise AssertionError(f"{when}: the compiled run differs from eager\n{difference}") from compiled.raised
         counts.check_counts(counted, when, **expected)
+
+    def _eager_account(self, change):
+        return self._account(self.fn, change)
 
     def _account(self, run, change):
         args, kwargs = self.make() if self.make else (self.args, self.kwargs)
