@@ -1,4 +1,5 @@
 // Raising, handlers and `with`, in both of CPython's models.
+#include "tracer/attributes.h"
 #include "tracer/ops.h"
 #include "tracer/proxies.h"
 
@@ -51,11 +52,21 @@ bool matches(Simulator& sim, PyObject* exception, SymValue type) {
   return PyErr_GivenExceptionMatches(exception, obj);
 }
 
+// What the manager's class has: its own attributes do not count.
+SymValue load_special(Simulator& sim, SymValue& manager, const char* name) {
+  PyTypeObject* type = Py_TYPE(sim.realise(manager));
+  PyObject* found = sim.lookup_type(type, interned(name));
+  // The interpreter knows the words of its version.
+  if (!found) sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' has no {}", type->tp_name, name));
+  rely_on_descriptor(sim, found);
+  return sim.bind(found, manager);
+}
+
 // [manager] -> [exit, value of enter]
 void enter_context(Simulator& sim, SimFrame& frame) {
   SymValue manager = frame.pop();
-  SymValue exit = sim.load_attr(manager, "__exit__");
-  SymValue enter = sim.load_attr(manager, "__enter__");
+  SymValue exit = load_special(sim, manager, "__exit__");
+  SymValue enter = load_special(sim, manager, "__enter__");
   frame.push(std::move(exit));
   frame.push(sim.call(std::move(enter), CallArgs{}));
 }

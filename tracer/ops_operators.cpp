@@ -55,10 +55,8 @@ void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
   if (merge) {
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; PyDict_Next(mapping.get(), &pos, &key, &value);)
-      if (PyDict_Contains(dict, key) == 1) {
-        PyErr_Format(PyExc_TypeError, "got multiple values for keyword argument '%S'", key);
-        sim.raise();
-      }
+      if (PyDict_Contains(dict, key) == 1)  // an error that names the function, in the words of the version
+        sim.stop(StopReason::kUnsupportedValue, "a keyword argument that is given twice");
   }
   sim.check_status(PyDict_Update(dict, mapping.get()));
 }

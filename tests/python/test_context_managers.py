@@ -371,3 +371,60 @@ def test_default_dtype_and_device_contexts():
         return y, z
 
     check(f, breaks=None)
+
+
+class WithOwnMethods(Logged):
+    """What lies in an object is not asked."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.__enter__ = lambda: "of the object"
+        self.__exit__ = lambda *details: True
+
+
+class AnswersAll:
+    def __getattr__(self, name):
+        return lambda *details: True
+
+
+class OfClass(type):
+    def __enter__(cls):
+        LOG.append("enter " + cls.__name__)
+        return cls.number
+
+    def __exit__(cls, *details):
+        LOG.append("exit " + cls.__name__)
+
+
+class Entered(metaclass=OfClass):
+    number = 3
+
+
+OWN_METHODS = WithOwnMethods("own")
+NO_METHODS = type("NoMethods", (), {})()
+NO_METHODS.__enter__ = lambda: 1
+NO_METHODS.__exit__ = lambda *details: None
+
+
+@pytest.mark.parametrize("manager", [OWN_METHODS, Entered], ids=["own methods", "metaclass"])
+def test_methods_are_those_of_the_class(manager):
+    def f(x):
+        with manager as value:
+            x = x * 2
+        return x, value
+
+    check(f)
+
+
+@pytest.mark.parametrize("manager", [NO_METHODS, AnswersAll(), 5, None, []], ids=lambda m: type(m).__name__)
+def test_what_is_no_context_manager_is_an_error_with_the_words_of_the_version(manager):
+    def f(x):
+        y = x + 1
+        try:
+            with manager:
+                y = y * 2
+        except (AttributeError, TypeError) as error:
+            return y, type(error), str(error)
+        return y
+
+    check(f, breaks=1, graphs=None, warm=False)

@@ -484,3 +484,18 @@ def test_signature_is_what_the_function_says_now(attribute, when):
     changed = compiled(x, when == "in the trace")[1]
     change()
     assert changed == f(x, False)[1] != first[0]
+
+
+def test_keyword_arguments_given_twice_are_an_error_with_the_words_of_the_version():
+    def g(**options):
+        return options
+
+    def f(x, options):
+        try:
+            return g(a=x, **options)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    compiled, x = framejit.to_static(f), torch.ones(2)
+    for options in ({"b": 1}, {"a": 1}, {"b": 1}):
+        assert repr(compiled(x, options)) == repr(f(x, options))
