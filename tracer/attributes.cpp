@@ -77,6 +77,17 @@ SymValue Simulator::found_in_class(PyObject* descriptor) {
   return world_.wrap(descriptor, world_.sources().constant(world_.pool().add(descriptor)));
 }
 
+// Of what C code makes for each read (numpy's `flat`) the trace would have one where the program has many.
+void Simulator::require_read_in_place(PyObject* descriptor, PyObject* obj, PyObject* value) {
+  if (is_plain_data(value) || is_tensor(value)) return;
+  Ref again = Ref::steal(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
+  if (!again) raise();
+  if (again.get() == value) return;
+  const char* name = PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(descriptor)->d_name);
+  stop(StopReason::kUnsupportedAttribute,
+       fmt::format("'{}' of '{}', which is made for each read", name, Py_TYPE(obj)->tp_name));
+}
+
 SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   PyObject* obj = owner.get();
   if (PyFunction_Check(descriptor)) return SymValue(check(PyMethod_New(descriptor, obj)));
@@ -84,7 +95,10 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
     return SymValue(check(PyMethod_New(PyInstanceMethod_GET_FUNCTION(descriptor), obj)));
   if (Py_TYPE(descriptor) == &PyProperty_Type) {
     Ref getter = check(PyObject_GetAttrString(descriptor, "fget"));
-    if (getter.get() == Py_None) raise(PyExc_AttributeError, "unreadable attribute");
+    if (getter.get() == Py_None) {  // the interpreter knows the words of its version
+      check(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
+      FJ_CHECK(false, "a property without a getter was read");
+    }
     return call(SymValue(getter), {owner});
   }
   if (Py_TYPE(descriptor) == &PyStaticMethod_Type || Py_TYPE(descriptor) == &PyClassMethod_Type) {
@@ -132,6 +146,7 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
       world_.move_writes(obj, dict.get());
       return dict;
     }
+    require_read_in_place(descriptor, obj, value.get());
     return world_.wrap(keep(value), world_.sources().keyed(SourceKind::kAttr, source, world_.pool().add(name)));
   }
   // Methods of C types: bound objects; what a call of one may do is decided at the call.

@@ -233,6 +233,7 @@ class Simulator {
   PyObject* lookup_type(PyTypeObject* type, PyObject* name);
   SymValue found_in_class(PyObject* descriptor);
   SymValue bind(PyObject* descriptor, const SymValue& owner);
+  void require_read_in_place(PyObject* descriptor, PyObject* obj, PyObject* value);
 
   SymValue get_item(SymValue container, SymValue key);
   void set_item(SymValue container, SymValue key, SymValue value);

@@ -6,6 +6,7 @@ Each program is called, what it reads is changed outside of it, and it is called
 import functools
 import types
 
+import numpy
 import pytest
 import torch
 
@@ -186,3 +187,17 @@ def test_class_method_of_a_builtin_type_that_sets_state():
         x, known = compiled(torch.zeros(2))
         assert known == float.__getformat__("double") != "unknown"
         assert torch.equal(x, torch.ones(2))
+
+
+def test_what_c_code_makes_for_each_read_is_not_one_object():
+    array = numpy.arange(4.0)
+
+    def f(x):
+        first, second = array.flat, array.flat
+        return x + 1, [next(first), next(first), next(second)], first is second
+
+    compiled, x = framejit.to_static(f), torch.ones(2)
+    with counts.counting() as counted:
+        for _ in range(3):
+            assert repr(compiled(x)) == repr(f(x))
+    assert counted.graphs == 1 and counted.breaks and not counted.fallbacks
