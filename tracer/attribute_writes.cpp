@@ -52,7 +52,10 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   if (descriptor) rely_on_descriptor(*this, descriptor);
   if (descriptor && Py_TYPE(descriptor) == &PyProperty_Type) {
     Ref setter = check(PyObject_GetAttrString(descriptor, "fset"));
-    if (setter.get() == Py_None) raise(PyExc_AttributeError, "can't set attribute");
+    if (setter.get() == Py_None) {  // the interpreter knows the words of its version
+      check_status(Py_TYPE(descriptor)->tp_descr_set(descriptor, obj, Py_None));
+      FJ_CHECK(false, "a property without a setter was written");
+    }
     call(SymValue(setter), {owner, std::move(value)});
     return;
   }
@@ -86,12 +89,23 @@ void Simulator::generic_store_attr(const SymValue& owner, PyObject* name, SymVal
   write_outside_attr(obj, data ? nullptr : instance_dict(obj), name, value);
 }
 
+void Simulator::require_own_dict(PyObject* obj, PyObject* dict) {
+  if (world_.is_written_through_another(dict, obj))
+    stop(StopReason::kUnsupportedAttribute, "two objects with one dictionary, which was written through one of them");
+}
+
+void Simulator::write_overlay(PyObject* obj, PyObject* dict, PyObject* name, Ref value) {
+  require_own_dict(obj, dict);
+  if (dict) world_.note_written_dict(dict, obj);
+  world_.write(obj, name, std::move(value));
+}
+
 void Simulator::write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value) {
   if (dict) require_item_survives(dict, name);
-  if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
+  if (PyObject* shadow = world_.shown_of(obj, dict))
     check_status(PyDict_SetItem(shadow, name, value.get()));
   else
-    world_.write(obj, name, value.obj);
+    write_overlay(obj, dict, name, value.obj);
 }
 
 namespace {
@@ -165,25 +179,30 @@ void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue
 void Simulator::delete_attr(const SymValue& owner_value, PyObject* name) {
   SymValue owner = owner_value;
   PyObject* obj = realise(owner);
-  if (is_tensor(obj) || PyType_Check(obj) || PyModule_Check(obj))
-    stop(StopReason::kUnsupportedAttribute, fmt::format("deletion of '{}'", PyUnicode_AsUTF8(name)));
   PyObject* hook = lookup_type(Py_TYPE(obj), interned("__delattr__"));
   if (hook && PyFunction_Check(hook)) {
     call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
     return;
   }
-  if (!world_.source_of(obj).valid()) {
-    check_status(PyObject_GenericSetAttr(obj, name, nullptr));
-    return;
-  }
-  if (!generic_find_attr(obj, name)) no_attribute(*this, obj, name);
-  if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion through a descriptor");
+  generic_delete_attr(obj, name);
+}
+
+// The rules of PyObject_GenericSetAttr.
+void Simulator::generic_delete_attr(PyObject* obj, PyObject* name) {
+  if (is_tensor(obj) || PyType_Check(obj) || PyModule_Check(obj))
+    stop(StopReason::kUnsupportedAttribute, fmt::format("deletion of '{}'", PyUnicode_AsUTF8(name)));
+  if (world_.is_fresh(obj)) return check_status(PyObject_GenericSetAttr(obj, name, nullptr));
+  if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion of what a class has");
+  // What the error says depends on the version, and on 3.11 on how the object keeps its attributes.
+  if (!generic_find_attr(obj, name))
+    stop(StopReason::kUnsupportedAttribute,
+         fmt::format("deletion of '{}', which is not there", PyUnicode_AsUTF8(name)));
   PyObject* dict = instance_dict(obj);
   if (dict) require_item_survives(dict, name);
-  if (PyObject* shadow = dict ? world_.representation(dict) : nullptr)
+  if (PyObject* shadow = world_.shown_of(obj, dict))
     check_status(PyDict_DelItem(shadow, name));
   else
-    world_.write(obj, name, {});
+    write_overlay(obj, dict, name, {});
 }
 
 }  // namespace framejit

@@ -176,7 +176,8 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   if (written.found && written.value) return SymValue::borrow(written.value);
   PyObject* dict = instance_dict(obj);
   SourceId source = world_.source_of(obj);
-  PyObject* shadow = dict ? world_.representation(dict) : nullptr;
+  require_own_dict(obj, dict);
+  PyObject* shadow = world_.shown_of(obj, dict);
   if (dict && !shadow && !world_.compares_keys_in_c(dict))
     stop(StopReason::kUnsupportedAttribute, "an attribute beside a key with an __eq__ of its own");
   if (!written.found && dict) {
@@ -213,7 +214,7 @@ std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObjec
           SourceKind::kDictItem, world.sources().read(SourceKind::kInstanceDict, source), world.pool().add(table_name));
     // What was changed may be this table in another call.
     if (source.valid() && world.has_changed_module_table()) world.wrap(table, table_source);
-    PyObject* shadow = world.representation(table);
+    PyObject* shadow = world.shown_at(table, table_source);
     if (shadow == table) {  // of a subclass
       SymValue held = SymValue::borrow(table);
       if (sim.contains(held, SymValue::borrow(name))) return sim.get_item(held, SymValue::borrow(name));
@@ -289,6 +290,11 @@ static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject
   }
   PyObject* real = outside ? outside->real.get() : fake;
   PyObject* dict = instance_dict(real);
+  sim.require_own_dict(fake, dict);
+  if (PyObject* shadow = world.shown_of(fake, dict)) {
+    if (PyObject* value = PyDict_GetItemWithError(shadow, name)) return SymValue::borrow(value);
+    no_attribute(sim, fake, name);
+  }
   PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
   if (outside) {
     SourceId dict_source = world.sources().read(SourceKind::kInstanceDict, outside->source);

@@ -350,15 +350,7 @@ SymValue call_object_delattr(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "object.__delattr__");
   PyObject* obj = sim.realise(args.positional[0]);
   if (PyType_Check(obj)) sim.stop(StopReason::kGlobalMutation, "an attribute of a class is deleted");
-  PyObject* name = attribute_name(sim, args.positional[1]);
-  if (!sim.generic_find_attr(obj, name)) {
-    PyErr_SetObject(PyExc_AttributeError, name);
-    sim.raise();
-  }
-  if (sim.world().is_fresh(obj))
-    sim.check_status(PyObject_GenericSetAttr(obj, name, nullptr));
-  else
-    sim.world().write(obj, name, {});
+  sim.generic_delete_attr(obj, attribute_name(sim, args.positional[1]));
   return SymValue::borrow(Py_None);
 }
 

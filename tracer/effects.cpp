@@ -1,6 +1,4 @@
 // What a segment leaves changed: containers, attributes, global state.
-#include <algorithm>
-
 #include "tracer/library.h"
 #include "tracer/recipes.h"
 #include "tracer/set_table.h"
@@ -10,38 +8,6 @@ namespace framejit {
 using graph::Effect;
 using graph::EffectKind;
 using graph::RecipeId;
-
-// A change to one of several objects that are distinct today: the capture holds only while they stay so.
-void RecipeBuilder::guard_apart(PyObject* changed) {
-  const Outside& mine = *world_.find(changed);
-  const Likeness kind(mine.kind, Py_TYPE(mine.real.get()));
-  if (std::find(apart_.begin(), apart_.end(), kind) == apart_.end()) apart_.push_back(kind);
-}
-
-// Once for all that was changed, when all that is read is known and the graph has ended. Gradients of two tensors are
-// not added up as those of one are. And of keys those that were.
-void RecipeBuilder::add_apart_guards() {
-  const bool tensors_are_apart = world_.are_apart() || sim_.services().host.has_history();
-  for (PyObject* obj : world_.outside_in_order())
-    if (tensors_are_apart && world_.find(obj)->kind == OutsideKind::kTensor) guard_apart(obj);
-  std::vector<std::pair<Likeness, std::vector<graph::SourceId>>> sets;
-  for (PyObject* obj : world_.outside_in_order()) {
-    const Outside& outside = *world_.find(obj);
-    const Likeness likeness(outside.kind, Py_TYPE(outside.real.get()));
-    const bool was_changed = std::find(apart_.begin(), apart_.end(), likeness) != apart_.end();
-    if (!was_changed && !sim_.was_key(obj)) continue;
-    auto set = std::find_if(sets.begin(), sets.end(), [&](const auto& each) { return each.first == likeness; });
-    if (set == sets.end()) set = sets.emplace(set, likeness, std::vector<graph::SourceId>());
-    set->second.push_back(outside.source);
-  }
-  uint64_t number = 0;
-  for (const auto& [likeness, members] : sets) {
-    if (members.size() == 2) world_.guard_same(members[0], members[1], false);
-    if (members.size() <= 2) continue;
-    for (graph::SourceId member : members) world_.guard(graph::GuardKind::kApart, member, nullptr, number);
-    ++number;
-  }
-}
 
 // Key by key: what stays stays in its place, for the iterators that the program has over the dictionary.
 void RecipeBuilder::add_dict_effects(PyObject* shadow, const Outside& outside) {
@@ -117,19 +83,14 @@ void RecipeBuilder::add_write_effects() {
     if (!write.object) continue;
     PyObject* obj = write.object.get();
     const Outside* outside = world_.find(obj);
-    Effect effect{};
-    effect.target = outside ? source(outside->source) : constant(obj);
-    if (write.value)
-      effect.value = describe_object(write.value.get());
-    else
-      effect.value = capture_.recipes.add({});
-    effect.key = constant(write.name.get());
-    if (PyCell_Check(obj))
-      effect.kind = EffectKind::kCellSet;
-    else if (PyDict_Check(obj) && !outside)
-      effect.kind = write.value ? EffectKind::kDictSet : EffectKind::kDictDelete;
-    else
-      effect.kind = write.value ? EffectKind::kSetAttr : EffectKind::kDelAttr;
+    const bool is_globals = PyDict_Check(obj) && !outside;
+    const EffectKind deletes = is_globals ? EffectKind::kDictDelete : EffectKind::kDelAttr;
+    const EffectKind sets = is_globals ? EffectKind::kDictSet : EffectKind::kSetAttr;
+    Effect effect{deletes, outside ? source(outside->source) : constant(obj), constant(write.name.get()), {}, {}};
+    if (write.anew) capture_.effects.push_back(effect);
+    effect.value = write.value ? describe_object(write.value.get()) : capture_.recipes.add({});
+    if (write.value) effect.kind = sets;
+    if (PyCell_Check(obj)) effect.kind = EffectKind::kCellSet;
     if (outside) guard_apart(obj);
     capture_.effects.push_back(std::move(effect));
   }

@@ -95,14 +95,25 @@ class ArgumentBinder {
     }
   }
 
+  PyObject* shown(PyObject* keyword_defaults) {
+    World& world = sim_.world();
+    if (fresh_) return nullptr;
+    const SourceId source = world.sources().read(SourceKind::kFunctionKwDefaults, world.source_of(function_));
+    world.note_keyword_defaults(keyword_defaults, source);
+    return world.shown_at(keyword_defaults, source);
+  }
+
   void fill_keyword_defaults() {
     PyObject* defaults = PyFunction_GET_KW_DEFAULTS(function_);
     for (int i = code_.arg_count; i < code_.arg_count + code_.kwonly_arg_count; ++i) {
       if (!frame_.slots[i].null()) continue;
       PyObject* name = code_.slot_name(i);
-      PyObject* value = defaults ? PyDict_GetItemWithError(defaults, name) : nullptr;
+      PyObject* shadow = defaults ? shown(defaults) : nullptr;
+      PyObject* value = defaults ? PyDict_GetItemWithError(shadow ? shadow : defaults, name) : nullptr;
+      if (!value && shadow) sim_.stop(StopReason::kUnsupportedValue, "a default that the captured code has deleted");
       if (!value) fail();
-      frame_.slots[i] = default_value(value, SourceKind::kFunctionKwDefaults, SourceKind::kDictItem, 0, name);
+      frame_.slots[i] = shadow ? SymValue::borrow(value)
+                               : default_value(value, SourceKind::kFunctionKwDefaults, SourceKind::kDictItem, 0, name);
     }
   }
 

@@ -92,7 +92,7 @@ std::optional<SymValue> Simulator::read_namespace(PyObject* dict, PyObject* name
   if (is_in_backward() && (world_.representation(dict) || world_.overlay(dict, name).found))
     refuse_in_body("it reads names of a module that the trace has as a dictionary");
   // The same dictionary as a value of the trace.
-  if (PyObject* shadow = world_.representation(dict)) {
+  if (PyObject* shadow = world_.shown_globals(dict)) {
     PyObject* value = PyDict_GetItemWithError(shadow, name);
     return value ? std::optional(SymValue::borrow(value)) : std::nullopt;
   }
@@ -119,7 +119,7 @@ SymValue Simulator::load_global(const SimFrame& frame, PyObject* name) {
 
 void Simulator::store_global(PyObject* globals, PyObject* name, Ref value) {
   require_item_survives(globals, name);
-  PyObject* shadow = world_.representation(globals);
+  PyObject* shadow = world_.shown_globals(globals);
   if (!shadow)
     world_.write(globals, name, std::move(value));
   else

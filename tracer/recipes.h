@@ -60,6 +60,7 @@ class RecipeBuilder {
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
   void guard_apart(PyObject* changed);
   void add_apart_guards();
+  void guard_dictionaries_apart(uint64_t number);
   void finish_graph();
 
   Simulator& sim_;

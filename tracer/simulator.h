@@ -227,6 +227,10 @@ class Simulator {
   void store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void generic_store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void delete_attr(const SymValue& owner, PyObject* name);
+  void generic_delete_attr(PyObject* obj, PyObject* name);
+  // That the overlay of writes knows what the object's dictionary, which may be null, holds.
+  void require_own_dict(PyObject* obj, PyObject* dict);
+  void write_overlay(PyObject* obj, PyObject* dict, PyObject* name, Ref value);
   // `dict`: the instance's, if it has one and the name lies there.
   void write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value);
   // What the type's method-resolution order has, guarded; null if nothing.

@@ -405,7 +405,7 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
     PyDict_SetItem(dict, key, value.get());
   }
   outside_[dict].original = Ref::steal(PyDict_Copy(dict));
-  move_writes(real, dict);  // as the globals of a function
+  move_writes_to(dict);
   return SymValue::borrow(dict);
 }
 
@@ -429,83 +429,6 @@ void World::guard_existence() {
   for (const graph::Guard& row : capture_.guards.rows()) guarded.insert(row.source.value);
   for (SourceId source : found_)
     if (guarded.insert(source.value).second) guard(GuardKind::kNotUnbound, source);
-}
-
-World::OverlayRead World::overlay(PyObject* object, PyObject* name) const {
-  auto it = writes_by_object_.find(object);
-  if (it == writes_by_object_.end()) return {};
-  for (size_t i : it->second) {
-    const AttributeWrite& write = writes_[i];
-    if (write.name.get() == name || PyUnicode_Compare(write.name.get(), name) == 0) return {true, write.value.get()};
-  }
-  return {};
-}
-
-void World::write(PyObject* object, PyObject* name, Ref value) {
-  std::vector<size_t>& rows = writes_by_object_[object];
-  for (size_t i : rows) {
-    if (PyUnicode_Compare(writes_[i].name.get(), name) == 0) {
-      writes_[i].value = std::move(value);
-      return;
-    }
-  }
-  rows.push_back(writes_.size());
-  writes_.push_back({Ref::borrow(object), Ref::borrow(name), std::move(value)});
-}
-
-ItemWrite* World::replaced_item(PyObject* dict, PyObject* key) {
-  if (!PyUnicode_CheckExact(key)) return nullptr;
-  for (ItemWrite& write : replaced_items_)
-    if (write.dict == dict && PyUnicode_Compare(write.key.get(), key) == 0) return &write;
-  return nullptr;
-}
-
-SymValue World::dict_item(PyObject* dict, PyObject* key, PyObject* real) {
-  if (const ItemWrite* write = replaced_item(dict, key)) return SymValue::borrow(write->value.get());
-  return wrap(real, sources().keyed(SourceKind::kDictItem, find(dict)->source, pool_.add(key)));
-}
-
-void World::replace_item(PyObject* dict, PyObject* key, Ref value) {
-  if (ItemWrite* write = replaced_item(dict, key)) {
-    write->value = std::move(value);
-    return;
-  }
-  SymValue original = dict_item(dict, key, PyDict_GetItem(dict, key));
-  realise(original);
-  replaced_items_.push_back({dict, Ref::borrow(key), std::move(original.obj), std::move(value)});
-}
-
-void World::note_changed(PyObject* container) {
-  const Outside* outside = find(container);
-  if (!outside || !changed_.insert(container).second) return;
-  const graph::Source& source = sources().at(outside->source);
-  if (source.kind != SourceKind::kDictItem || sources().at(source.base).kind != SourceKind::kInstanceDict) return;
-  const auto tables = module_tables();
-  const bool names_one = std::find(tables.begin(), tables.end(), pool_.at(source.object)) != tables.end();
-  changed_module_table_ = changed_module_table_ || names_one;
-}
-
-void World::move_writes(PyObject* object, PyObject* dict) {
-  auto it = writes_by_object_.find(object);
-  if (it == writes_by_object_.end()) return;
-  auto is_field = [&](size_t i) {  // of a slot, and not in the dictionary
-    if (PyDict_CheckExact(object)) return false;
-    PyObject* descriptor = _PyType_Lookup(Py_TYPE(object), writes_[i].name.get());
-    return descriptor && Py_TYPE(descriptor)->tp_descr_set;
-  };
-  std::vector<size_t> fields;
-  for (size_t i : it->second) {
-    AttributeWrite& write = writes_[i];
-    if (is_field(i)) {
-      fields.push_back(i);
-      continue;
-    }
-    const int status = write.value ? PyDict_SetItem(dict, write.name.get(), write.value.get())
-                                   : PyDict_DelItem(dict, write.name.get());
-    if (status < 0) throw PythonRaised{};
-    write.object = nullptr;
-  }
-  it->second = std::move(fields);
 }
 
 }  // namespace framejit

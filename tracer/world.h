@@ -35,11 +35,13 @@ struct Outside {
   Ref original;  // shallow copy of a shadow as it was made, to find changes; null for a list that was not read
 };
 
-// Attribute writes to outside objects, in program order of the first write to each (object, name).
+// Attribute writes to outside objects, in program order of the first write to each (object, name) that was not
+// followed by a deletion.
 struct AttributeWrite {
   Ref object;  // null: it moved into the representation of the instance's dictionary
   Ref name;
-  Ref value;  // null: deleted
+  Ref value;          // null: deleted
+  bool anew = false;  // it was deleted before, so its key comes last
 };
 
 // What the trace put in the place of an item of a dictionary of a subclass, which keeps its keys and their order.
@@ -132,11 +134,31 @@ class World {
     bool found = false;
     PyObject* value = nullptr;
   };
+  // The representation of a dictionary that is reached at `at` (invalid: a dictionary of the trace), or null. The trace
+  // may know it from elsewhere, so it has to be the same there in each call.
+  PyObject* shown_at(PyObject* dict, graph::SourceId at);
+  // Of a dictionary that a guard says is the same in each call: a function's globals, or a module's.
+  PyObject* shown_globals(PyObject* dict);
+  // Of the dictionary of an object, which may have none.
+  PyObject* shown_of(PyObject* object, PyObject* dict);
   OverlayRead overlay(PyObject* object, PyObject* name) const;
   void write(PyObject* object, PyObject* name, Ref value);
   // From here on the dictionary's representation tells what the instance holds: what was written before goes into it.
   void move_writes(PyObject* object, PyObject* dict);
+  // The same for the object that has this dictionary of the program's, a function's globals among them.
+  void move_writes_to(PyObject* dict);
   const std::vector<AttributeWrite>& writes() const { return writes_; }
+  // With something in the overlay that is no field of the type.
+  std::vector<PyObject*> written_objects() const;
+  // The dictionaries that calls took defaults from, and where they are reached.
+  void note_keyword_defaults(PyObject* dict, graph::SourceId source) { keyword_defaults_.emplace(dict, source); }
+  const std::unordered_map<PyObject*, graph::SourceId>& keyword_defaults() const { return keyword_defaults_; }
+  // Several objects can have one dictionary: the overlay is of one of them.
+  void note_written_dict(PyObject* dict, PyObject* object) { written_dicts_.emplace(dict, object); }
+  bool is_written_through_another(PyObject* dict, PyObject* object) const {
+    auto it = written_dicts_.empty() ? written_dicts_.end() : written_dicts_.find(dict);
+    return it != written_dicts_.end() && it->second != object;
+  }
   // The tensors from outside that are differentiated have to stay different objects.
   void require_apart() { apart_ = true; }
   bool are_apart() const { return apart_; }
@@ -188,6 +210,7 @@ class World {
     std::vector<graph::SourceId> others;
   };
   void note_place(PyObject* plain, graph::SourceId source);
+  bool is_field(const AttributeWrite& write) const;  // of a slot, and not in the dictionary
   ItemWrite* replaced_item(PyObject* dict, PyObject* key);
   PyObject* add(OutsideKind kind, Ref representation, PyObject* real, graph::SourceId source, Ref original);
   Ref wrap_item(PyObject* real, graph::SourceId source);
@@ -228,6 +251,8 @@ class World {
   std::unordered_map<PyObject*, Number> numbers_;       // kept_ has both objects
   std::unordered_map<uint32_t, PyObject*> numbers_at_;  // by source
   std::vector<AttributeWrite> writes_;
+  std::unordered_map<PyObject*, graph::SourceId> keyword_defaults_;
+  std::unordered_map<PyObject*, PyObject*> written_dicts_;
   bool apart_ = false;
   std::vector<ItemWrite> replaced_items_;
   std::unordered_set<PyObject*> changed_;
