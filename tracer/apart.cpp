@@ -61,8 +61,9 @@ struct DictionariesRead {
 // Each dictionary is one place today. Where one of them is changed they all have to stay apart, be they values, what an
 // object keeps its attributes in, globals or defaults.
 void RecipeBuilder::guard_dictionaries_apart(uint64_t number) {
-  const bool was_changed = std::any_of(apart_.begin(), apart_.end(),
-                                       [](const Likeness& likeness) { return likeness.first == OutsideKind::kDict; });
+  auto is_dict = [](PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_DICT_SUBCLASS) != 0; };
+  const bool was_changed =
+      std::any_of(apart_.begin(), apart_.end(), [&](const Likeness& likeness) { return is_dict(likeness.second); });
   const std::vector<PyObject*> written = world_.written_objects();
   if (!was_changed && written.empty()) return;
   std::vector<graph::SourceId> members;
@@ -73,7 +74,8 @@ void RecipeBuilder::guard_dictionaries_apart(uint64_t number) {
   };
   const DictionariesRead read(sources);
   for (PyObject* obj : world_.outside_in_order())
-    if (world_.find(obj)->kind == OutsideKind::kDict) add(world_.find(obj)->real.get(), world_.find(obj)->source);
+    if (const Outside& outside = *world_.find(obj); is_dict(Py_TYPE(outside.real.get())))
+      add(outside.real.get(), outside.source);
   for (PyObject* obj : world_.outside_in_order()) {
     const Outside& outside = *world_.find(obj);
     PyObject* dict = instance_dict(outside.real.get());

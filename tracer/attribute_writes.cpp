@@ -96,6 +96,9 @@ void Simulator::require_own_dict(PyObject* obj, PyObject* dict) {
 
 void Simulator::write_overlay(PyObject* obj, PyObject* dict, PyObject* name, Ref value) {
   require_own_dict(obj, dict);
+  // `self.__dict__ = self` in a class of dictionaries
+  if (dict && !PyDict_CheckExact(dict))
+    stop(StopReason::kUnsupportedAttribute, "write of an attribute that is an item of a dictionary of a subclass");
   if (dict) world_.note_written_dict(dict, obj);
   world_.write(obj, name, std::move(value));
 }

@@ -178,6 +178,8 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   SourceId source = world_.source_of(obj);
   require_own_dict(obj, dict);
   PyObject* shadow = world_.shown_of(obj, dict);
+  if (dict && !PyDict_CheckExact(dict) && world_.was_changed(dict))
+    stop(StopReason::kUnsupportedAttribute, "attributes that are items of a dictionary, which was written");
   if (dict && !shadow && !world_.compares_keys_in_c(dict))
     stop(StopReason::kUnsupportedAttribute, "an attribute beside a key with an __eq__ of its own");
   if (!written.found && dict) {

@@ -139,7 +139,7 @@ class World {
   PyObject* shown_at(PyObject* dict, graph::SourceId at);
   // Of a dictionary that a guard says is the same in each call: a function's globals, or a module's.
   PyObject* shown_globals(PyObject* dict);
-  // Of the dictionary of an object, which may have none.
+  // Of the dictionary of an object, which may have none. One of a subclass stands for itself and shows no writes.
   PyObject* shown_of(PyObject* object, PyObject* dict);
   OverlayRead overlay(PyObject* object, PyObject* name) const;
   void write(PyObject* object, PyObject* name, Ref value);

@@ -25,7 +25,7 @@ PyObject* World::shown_globals(PyObject* dict) {
 }
 
 PyObject* World::shown_of(PyObject* object, PyObject* dict) {
-  if (!dict || !representation(dict)) return nullptr;
+  if (!dict || !PyDict_CheckExact(dict) || !representation(dict)) return nullptr;
   const SourceId source = source_of(object);
   return shown_at(dict, source.valid() ? sources().read(SourceKind::kInstanceDict, source) : SourceId());
 }

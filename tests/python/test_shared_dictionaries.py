@@ -21,6 +21,14 @@ class Thing:
         return self.value
 
 
+class Itself(dict):
+    """Its items are its attributes."""
+
+    def __init__(self, **items):
+        super().__init__(items)
+        self.__dict__ = self
+
+
 class Twin(Thing):
     def __init__(self, other):
         self.__dict__ = other.__dict__
@@ -35,7 +43,7 @@ def renewed():
     tensor = torch.arange(3.0)
     tensor.mark = 0
     names = types.SimpleNamespace(value=1)
-    return dict(thing=Thing(), names=names, scaled=scaled, tensor=tensor, module=torch.nn.Sequential(torch.nn.ReLU()))
+    return dict(thing=Thing(), itself=Itself(value=1, other=2), names=names, scaled=scaled, tensor=tensor, module=torch.nn.Sequential(torch.nn.ReLU()))
 
 
 # What `held` is, what the function does, and what it reads then.
@@ -61,6 +69,16 @@ Twin(thing) | del thing.value | hasattr(held, "value")
 Twin(thing) | held.__dict__["value"] = 9 | thing.value
 Twin(thing) | thing.__dict__["value"] = 9 | held.get()
 Twin(thing) | held.items.append(9) | len(thing.items)
+itself | itself["value"] = 9 | itself.value, held.value
+itself | itself["new"] = 9 | itself.new, "new" in held
+itself | itself.value = 9 | itself["value"], held["value"]
+itself | held.value = 9 | itself["value"], itself.value
+itself | held["value"] = 9 | itself.value, itself["value"]
+itself | held.update(value=9) | itself.value
+itself | del itself.value | "value" in held, len(held)
+itself | del held["value"] | hasattr(itself, "value")
+itself | y = y * itself.value | itself["other"], held.other
+thing.__dict__ | itself.__dict__["value"] = 9 | itself.value
 scaled.__kwdefaults__ | held["k"] = 9 | scaled(2)
 scaled.__kwdefaults__ | held["k"] += 1 | scaled(2), scaled(3)
 scaled.__kwdefaults__ | held["k"] = x | scaled(2)
@@ -107,7 +125,7 @@ class World:
             result = self.function(torch.tensor([1.0, -2.0]))
         except Exception as error:
             result = type(error), str(error)
-        state = [vars(self.names[name]) for name in ("thing", "names", "tensor")]
+        state = [vars(self.names[name]) for name in ("thing", "itself", "names", "tensor")]
         return repr((result, state, self.names["scaled"].__kwdefaults__, list(self.names["module"].children())))
 
 
