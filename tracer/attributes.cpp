@@ -200,16 +200,24 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   return world_.wrap(descriptor, world_.sources().keyed(SourceKind::kTypeAttr, type_source, world_.pool().add(name)));
 }
 
+bool Simulator::is_written(PyObject* obj, PyObject* dict, PyObject* name) {
+  if (world_.overlay(obj, name).found) return true;
+  PyObject* shadow = world_.shown_of(obj, dict);
+  if (!shadow) return false;
+  PyObject *now = PyDict_GetItem(shadow, name), *before = PyDict_GetItem(dict, name);
+  return now != before && !(now && before && now == world_.representation(before));
+}
+
 std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name) {
   World& world = sim.world();
   PyObject* dict = instance_dict(module);
   if (!dict) return std::nullopt;
   SourceId source = world.source_of(module);
   for (PyObject* table_name : module_tables()) {
+    if (sim.is_written(module, dict, table_name))
+      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
     PyObject* table = PyDict_GetItemWithError(dict, table_name);
     if (!table || !PyDict_Check(table)) continue;
-    if (world.overlay(module, table_name).found)
-      sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
     SourceId table_source;
     if (source.valid())
       table_source = world.sources().keyed(

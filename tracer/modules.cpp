@@ -43,6 +43,7 @@ bool Simulator::has_hooks(PyObject* module) {
   graph::SourceId source = world_.source_of(module);
   for (const char* name : kOwn) {
     PyObject* key = interned(name);
+    if (is_written(module, dict, key)) return true;
     graph::SourceId table;
     if (source.valid())
       table = world_.sources().keyed(SourceKind::kDictItem, world_.sources().read(SourceKind::kInstanceDict, source),

@@ -231,6 +231,8 @@ class Simulator {
   // That the overlay of writes knows what the object's dictionary, which may be null, holds.
   void require_own_dict(PyObject* obj, PyObject* dict);
   void write_overlay(PyObject* obj, PyObject* dict, PyObject* name, Ref value);
+  // Whether the trace has put something else there, or taken it away.
+  bool is_written(PyObject* obj, PyObject* dict, PyObject* name);
   // `dict`: the instance's, if it has one and the name lies there.
   void write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value);
   // What the type's method-resolution order has, guarded; null if nothing.

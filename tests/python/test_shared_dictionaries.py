@@ -91,6 +91,13 @@ module._modules | held["0"] = torch.nn.Tanh() | module(x)
 module._modules | held.pop("0") | module(x)
 module._modules | held["1"] = torch.nn.Tanh() | len(module), module(x)
 module.__dict__ | held["training"] = False | module.training
+module.__dict__ | held["_forward_hooks"] = {0: doubled} | module(x)
+module.__dict__ | module._forward_hooks = {0: doubled} | module(x)
+module.__dict__ | module._forward_pre_hooks = {0: first_doubled} | module(x)
+module.__dict__ | held["_modules"] = {"0": torch.nn.Tanh()} | module(x)
+module.__dict__ | module._modules = {"0": torch.nn.Tanh()} | module(x), len(held["_modules"])
+module.__dict__ | held["_buffers"] = {"b": x} | module.b is x
+module.__dict__ | module.forward = torch.neg | module(x)
 module.__dict__ | module.training = False | held["training"]
 vars(json) | json.mark = 9 | held["mark"]
 vars(json) | held["mark"] = 9 | json.mark
@@ -110,7 +117,8 @@ class World:
         self.function = framejit.to_static(function) if compiled else function
 
     def fresh(self):
-        return dict(renewed(), json=json, Twin=Twin)
+        hooks = dict(doubled=lambda module, args, result: result * 2, first_doubled=lambda module, args: (args[0] * 2,))
+        return dict(renewed(), json=json, Twin=Twin, **hooks)
 
     def together(self):
         self.names["held"] = eval(self.held, dict(self.names, globals_here=lambda: self.names))
