@@ -5,6 +5,7 @@
 
 #include "tracer/attributes.h"
 #include "tracer/library.h"
+#include "tracer/proxies.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -157,6 +158,7 @@ void Simulator::store_attr(const SymValue& owner_value, PyObject* name, SymValue
   SymValue owner = owner_value;
   PyObject* obj = realise(owner);
   if (is_tensor(obj)) return store_tensor_attr(*this, owner, name, std::move(value));
+  if (is_sim_generator(obj)) stop(StopReason::kUnsupportedAttribute, "write of an attribute of a generator");
   if (PyType_Check(obj)) stop(StopReason::kGlobalMutation, "an attribute of a class is set");
   if (PyModule_Check(obj) && Py_TYPE(obj)->tp_setattro == PyModule_Type.tp_setattro) {
     if (PyObject* in_type = _PyType_Lookup(Py_TYPE(obj), name); in_type && is_data_descriptor(in_type))
@@ -192,7 +194,7 @@ void Simulator::delete_attr(const SymValue& owner_value, PyObject* name) {
 
 // The rules of PyObject_GenericSetAttr.
 void Simulator::generic_delete_attr(PyObject* obj, PyObject* name) {
-  if (is_tensor(obj) || PyType_Check(obj) || PyModule_Check(obj))
+  if (is_tensor(obj) || PyType_Check(obj) || PyModule_Check(obj) || is_sim_generator(obj))
     stop(StopReason::kUnsupportedAttribute, fmt::format("deletion of '{}'", PyUnicode_AsUTF8(name)));
   if (world_.is_fresh(obj)) return check_status(PyObject_GenericSetAttr(obj, name, nullptr));
   if (lookup_type(Py_TYPE(obj), name)) stop(StopReason::kUnsupportedAttribute, "deletion of what a class has");

@@ -113,7 +113,7 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
   if (PyObject* get = lookup_type(Py_TYPE(descriptor), interned("__get__")); get && PyFunction_Check(get))
     return call(SymValue::borrow(get),
                 {found_in_class(descriptor), owner, SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)))});
-  if (!Py_TYPE(descriptor)->tp_descr_get) return SymValue::borrow(descriptor);
+  if (!Py_TYPE(descriptor)->tp_descr_get) return found_in_class(descriptor);
   static PyObject* class_name = interned("__class__");
   if (Py_TYPE(descriptor) == &PyGetSetDescr_Type &&
       PyUnicode_Compare(reinterpret_cast<PyDescrObject*>(descriptor)->d_name, class_name) == 0)
@@ -398,6 +398,17 @@ static SymValue load_module_object_attr(Simulator& sim, const SymValue& owner, P
            fmt::format("computed attribute '{}' of a module", PyUnicode_AsUTF8(name)));
 }
 
+static SymValue load_generator_attr(Simulator& sim, PyObject* generator, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
+    return SymValue::borrow(reinterpret_cast<PyObject*>(&PyGen_Type));
+  for (const char* method : {"send", "throw", "close", "__next__", "__iter__"})
+    if (PyUnicode_CompareWithASCIIString(name, method) == 0)
+      return sim.from_real(sim.check(PyObject_GetAttr(generator, name)));
+  if (_PyType_Lookup(&PyGen_Type, name))
+    sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of a generator", PyUnicode_AsUTF8(name)));
+  no_attribute(sim, generator, name);
+}
+
 SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   SymValue owner = owner_value;
   static PyObject* append = interned("append");
@@ -407,6 +418,7 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   if (is_tensor(obj)) return load_tensor_attr(*this, owner, name);
   if (PyType_Check(obj)) return load_type_attr(*this, owner, name);
   if (is_sim_traceback(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, sim_traceback_origin(obj));
+  if (is_sim_generator(obj)) return load_generator_attr(*this, obj, name);
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     if (const BreakPoint* raised = raised_at(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, *raised);
   if (PyModule_Check(obj)) {

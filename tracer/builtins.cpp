@@ -18,7 +18,8 @@ SymValue boolean(bool value) { return SymValue::borrow(value ? Py_True : Py_Fals
 
 PyObject* attribute_name(Simulator& sim, SymValue& name) {
   PyObject* obj = sim.realise(name);
-  if (!PyUnicode_Check(obj)) sim.raise(PyExc_TypeError, "attribute name must be string");
+  if (!PyUnicode_Check(obj))  // an error with the words of the version
+    sim.stop(StopReason::kUnsupportedAttribute, "a name of an attribute that is no string");
   if (sim.has_python_specials(obj))
     sim.stop(StopReason::kUnsupportedValue, "a name of an attribute with its own methods");
   return obj;
@@ -159,7 +160,7 @@ SymValue call_super(Simulator& sim, PyObject* callable, CallArgs args) {
 SymValue call_type_of(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 1, "type");
   if (sim.is_number(args.positional[0])) return SymValue::borrow(reinterpret_cast<PyObject*>(&PyFloat_Type));
-  return SymValue::borrow(reinterpret_cast<PyObject*>(Py_TYPE(sim.realise(args.positional[0]))));
+  return SymValue::borrow(reinterpret_cast<PyObject*>(type_seen(sim.realise(args.positional[0]))));
 }
 
 SymValue call_bool(Simulator& sim, PyObject*, CallArgs args) {
@@ -410,9 +411,17 @@ SymValue call_copy(Simulator& sim, PyObject* callable, CallArgs args) {
   static const char* const kHooks[] = {"__copy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__"};
   expect(sim, args, 1, 1, "copy.copy");
   PyObject* obj = sim.realise(args.positional[0]);
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(obj));
+  PyObject* copier = sim.lookup_type(Py_TYPE(obj), interned("__copy__"));
+  if (copier && !PyFunction_Check(copier) &&
+      !is_descriptor_of_c(copier)) {  // copy.copy asks the class, and does not bind
+    SymValue found = sim.load_attr(SymValue::borrow(type), "__copy__");
+    if (sim.realise(found) != Py_None) return sim.call(std::move(found), {SymValue::borrow(obj)});
+    sim.stop(StopReason::kUnsupportedValue, "a class whose __copy__ is None");
+  }
   if (auto result = sim.call_special(obj, "__copy__", {})) return *result;
   for (const char* hook : kHooks)
-    if (PyObject* found = sim.lookup_type(Py_TYPE(obj), interned(hook)); found && PyFunction_Check(found))
+    if (PyObject* found = sim.lookup_type(Py_TYPE(obj), interned(hook)); found && !is_descriptor_of_c(found))
       sim.stop(StopReason::kUnknownCall, "copy.copy of an object that copies itself");
   if (sim.is_outside_opaque(obj) && !PyFunction_Check(obj))
     sim.stop(StopReason::kUnknownCall, "copy.copy of an object of the program");

@@ -13,10 +13,11 @@ namespace framejit {
 
 using graph::SourceKind;
 
-bool is_c_method(PyObject* method) {
-  return PyObject_TypeCheck(method, &PyMethodDescr_Type) || Py_TYPE(method) == &PyWrapperDescr_Type ||
-         PyCFunction_Check(method);
+bool is_descriptor_of_c(PyObject* method) {
+  return PyObject_TypeCheck(method, &PyMethodDescr_Type) || Py_TYPE(method) == &PyWrapperDescr_Type;
 }
+
+bool is_c_method(PyObject* method) { return is_descriptor_of_c(method) || PyCFunction_Check(method); }
 
 namespace {
 
@@ -213,7 +214,7 @@ std::optional<SymValue> Simulator::call_special(PyObject* self, const char* name
   PyObject* method = lookup_type(Py_TYPE(self), interned(name));
   if (method == Py_None)  // so that it is an error, even where a base has one
     stop(StopReason::kUnsupportedValue, fmt::format("{} of '{}' is None", name, Py_TYPE(self)->tp_name));
-  if (!method || is_c_method(method)) return std::nullopt;
+  if (!method || is_descriptor_of_c(method)) return std::nullopt;
   if (!PyFunction_Check(method)) return call(bind(method, SymValue::borrow(self)), args);
   CallArgs call_args;
   call_args.positional.push_back(SymValue::borrow(self));

@@ -85,13 +85,21 @@ SymValue Simulator::construct(PyTypeObject* type, CallArgs args) {
     inner = check(PyObject_GetAttrString(function, "__func__"));
     function = inner.get();
   }
+  const bool is_of_c =
+      PyCFunction_Check(function) && PyCFunction_GET_SELF(function) && PyType_Check(PyCFunction_GET_SELF(function));
+  if (!PyFunction_Check(function) && !is_of_c)
+    stop(StopReason::kUnknownCall, fmt::format("__new__ of '{}', which is no function", type->tp_name));
   instance = call(SymValue::borrow(function), std::move(new_args));
   PyTypeObject* made = Py_TYPE(instance.get());
   if (!PyType_IsSubtype(made, type)) return instance;
   PyObject* init = lookup_type(made, interned("__init__"));
   if (!init) return instance;
-  args.positional.insert(args.positional.begin(), instance);
-  SymValue result = call(SymValue::borrow(init), std::move(args));
+  SymValue initialise = SymValue::borrow(init);
+  if (PyFunction_Check(init) || is_descriptor_of_c(init))
+    args.positional.insert(args.positional.begin(), instance);
+  else
+    initialise = bind(init, instance);
+  SymValue result = call(std::move(initialise), std::move(args));
   if (realise(result) != Py_None)
     raise(PyExc_TypeError, fmt::format("__init__() should return None, not '{}'", Py_TYPE(result.get())->tp_name));
   return instance;

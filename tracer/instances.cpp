@@ -6,6 +6,7 @@
 #include "tracer/library.h"
 #include "tracer/library_code.h"
 #include "tracer/protocols.h"
+#include "tracer/proxies.h"
 
 namespace framejit {
 namespace {
@@ -79,6 +80,19 @@ class Deeper {
   ~Deeper() { Py_LeaveRecursiveCall(); }
 };
 
+bool passes(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObject* type);
+
+// Of what a proxy stands for: by its type, as type's own check, abc's and that of typing go.
+bool is_instance_by_type(Simulator& sim, PyObject* proxy, PyObject* type, Asker asker) {
+  PyTypeObject* seen = type_seen(proxy);
+  if (reinterpret_cast<PyObject*>(seen) == type) return true;
+  if (asker == Asker::kNone && Py_TYPE(type) == &PyType_Type)
+    return PyType_IsSubtype(seen, reinterpret_cast<PyTypeObject*>(type)) != 0;
+  if (asker == Asker::kNone || (asker == Asker::kTyping && is_runtime_protocol(type)))
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("whether a '{}' is of an unusual type", seen->tp_name));
+  return passes(sim, kSubclassCheck, reinterpret_cast<PyObject*>(seen), type);
+}
+
 bool passes(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObject* type) {
   if (Ref types = alternatives(sim, type)) {
     Deeper deeper(sim, check);
@@ -94,6 +108,8 @@ bool passes(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObject
   if (instance && sim.is_tensor(subject) && !strcmp(Py_TYPE(type)->tp_name, "torch.tensortype"))
     return is_instance_of_tensor_type(sim, subject, type);
   const Asker asker = asker_of(sim, type, check.method);
+  if (instance && asker != Asker::kOther && type_seen(subject) != asked)
+    return is_instance_by_type(sim, subject, type, asker);
   if (asker == Asker::kOther)
     if (auto answer = sim.call_special(type, check.method, {SymValue::borrow(subject)})) return sim.truth(*answer);
   // Before the question: a class that another thread registers meanwhile must not go unseen.

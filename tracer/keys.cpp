@@ -113,7 +113,8 @@ void Simulator::require_plain_key(PyObject* key) {
   if (is_plain_data(key) || is_tensor(key)) return;
   if (is_identity_constant(key) && !hashes_in_python(key)) return;
   for (const char* name : {"__hash__", "__eq__"})
-    if (PyObject* found = lookup_type(Py_TYPE(key), interned(name)); found && PyFunction_Check(found))
+    if (PyObject* found = lookup_type(Py_TYPE(key), interned(name));
+        found && found != Py_None && !is_descriptor_of_c(found))
       stop(StopReason::kUnsupportedValue,
            fmt::format("a '{}' with {} in Python is a key", Py_TYPE(key)->tp_name, name));
 }

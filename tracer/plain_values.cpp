@@ -32,7 +32,9 @@ bool type_has_python_specials(PyTypeObject* type, bool own) {
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   for (const char* name : kSpecials) {
     PyObject* found = _PyType_Lookup(type, interned(name));
-    if (!found || is_c_method(found)) continue;
+    // Of a subclass of tensors that has none of its own __torch_function__ is a function of C.
+    if (!found || is_descriptor_of_c(found) || (PyCFunction_Check(found) && !strcmp(name, "__torch_function__")))
+      continue;
     if (own && PyFunction_Check(found) && is_library_namespace(PyFunction_GET_GLOBALS(found))) continue;
     if (found != Py_None || strcmp(name, "__hash__") != 0) return true;
   }

@@ -215,6 +215,7 @@ PyGetSetDef callable_attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+// The name is that of the type it stands for: errors of C code say it.
 PyTypeObject proxy_type(const char* name, size_t size, destructor dealloc) {
   PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
   type.tp_name = name;
@@ -231,7 +232,7 @@ PyTypeObject* ready(PyTypeObject& type) {
 
 PyTypeObject* generator_type() {
   static PyTypeObject type = [] {
-    PyTypeObject t = proxy_type("framejit.SimulatedGenerator", sizeof(SimGeneratorObject), generator_dealloc);
+    PyTypeObject t = proxy_type("generator", sizeof(SimGeneratorObject), generator_dealloc);
     t.tp_iter = PyObject_SelfIter;
     t.tp_iternext = generator_next;
     t.tp_methods = generator_methods;
@@ -242,7 +243,7 @@ PyTypeObject* generator_type() {
 
 PyTypeObject* callable_type() {
   static PyTypeObject type = [] {
-    PyTypeObject t = proxy_type("framejit.SimulatedCallable", sizeof(SimCallableObject), callable_dealloc);
+    PyTypeObject t = proxy_type("function", sizeof(SimCallableObject), callable_dealloc);
     t.tp_call = callable_call;
     t.tp_getset = callable_attributes;
     return t;
@@ -255,8 +256,8 @@ struct SimTracebackObject {
 };
 
 PyTypeObject* traceback_type() {
-  static PyTypeObject type = proxy_type("framejit.SimulatedTraceback", sizeof(SimTracebackObject),
-                                        [](PyObject* self) { Py_TYPE(self)->tp_free(self); });
+  static PyTypeObject type =
+      proxy_type("traceback", sizeof(SimTracebackObject), [](PyObject* self) { Py_TYPE(self)->tp_free(self); });
   return once_under_lock([] { return ready(type); });
 }
 
@@ -303,6 +304,12 @@ Ref make_sim_callable(Simulator& sim, SymValue callable, bool gives_truth) {
 
 bool is_sim_callable(PyObject* obj) { return Py_TYPE(obj) == callable_type(); }
 PyObject* sim_callable_target(PyObject* obj) { return reinterpret_cast<SimCallableObject*>(obj)->target; }
+
+PyTypeObject* type_seen(PyObject* obj) {
+  if (is_sim_generator(obj)) return &PyGen_Type;
+  if (is_sim_callable(obj)) return &PyFunction_Type;
+  return is_sim_traceback(obj) ? &PyTraceBack_Type : Py_TYPE(obj);
+}
 
 void set_stop_iteration(PyObject* value) {
   if (!value || value == Py_None) return PyErr_SetNone(PyExc_StopIteration);

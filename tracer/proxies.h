@@ -31,6 +31,9 @@ bool is_sim_traceback(PyObject* obj);
 // A break before that point has the real one.
 BreakPoint sim_traceback_origin(PyObject* obj);
 
+// The type as the program sees it: of what a proxy stands for.
+PyTypeObject* type_seen(PyObject* obj);
+
 // A callable that runs `callable` under the simulation, and tests its result for C code that would (`gives_truth`).
 Ref make_sim_callable(Simulator& sim, SymValue callable, bool gives_truth = false);
 bool is_sim_callable(PyObject* obj);

@@ -502,6 +502,8 @@ PyObject* builtin(const char* name);
 void require_no_hidden_data(Simulator& sim, PyObject* obj);
 
 // Everything else may come to run Python code, or is None.
+// A method of a type of C code, which has self for its first argument.
+bool is_descriptor_of_c(PyObject* method);
 bool is_c_method(PyObject* method);
 
 // An interned string that lives as long as the process.
