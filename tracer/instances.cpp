@@ -86,10 +86,11 @@ bool passes(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObject
 bool is_instance_by_type(Simulator& sim, PyObject* proxy, PyObject* type, Asker asker) {
   PyTypeObject* seen = type_seen(proxy);
   if (reinterpret_cast<PyObject*>(seen) == type) return true;
-  if (asker == Asker::kNone && Py_TYPE(type) == &PyType_Type)
-    return PyType_IsSubtype(seen, reinterpret_cast<PyTypeObject*>(type)) != 0;
-  if (asker == Asker::kNone || (asker == Asker::kTyping && is_runtime_protocol(type)))
-    sim.stop(StopReason::kUnsupportedValue, fmt::format("whether a '{}' is of an unusual type", seen->tp_name));
+  if (asker == Asker::kNone || asker == Asker::kTorch)  // C code, which knows no generators, or torch's of tensors
+    return (PyType_Check(type) && PyType_IsSubtype(seen, reinterpret_cast<PyTypeObject*>(type))) ||
+           run_check(sim, kInstanceCheck, proxy, type);
+  if (asker == Asker::kTyping && is_runtime_protocol(type))
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("whether a '{}' has what a protocol names", seen->tp_name));
   return passes(sim, kSubclassCheck, reinterpret_cast<PyObject*>(seen), type);
 }
 
