@@ -27,6 +27,9 @@ except ImportError:  # framejit does not need it
 MISSING = object()
 # Reached from any global that names one, with files at their ends: not state of the program.
 NOT_STATE = (logging.Logger, logging.Handler)
+# What a method of C code may change.
+CONTAINERS = (list, dict, set, collections.deque, bytearray)
+
 # Reading one changes it, or its state is out of reach or another thread's too. Files are iterators.
 NOT_PUT_BACK = (
     collections.abc.Iterator,
@@ -113,6 +116,8 @@ class Snapshot:
             self._visit_function(value)
         elif isinstance(value, types.MethodType):
             self._pending += [value.__func__, value.__self__]
+        elif isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, CONTAINERS):
+            self._pending.append(value.__self__)
         elif isinstance(value, (classmethod, staticmethod)):
             self._pending.append(value.__func__)
         elif isinstance(value, property):
