@@ -458,6 +458,11 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
     auto [function, self] = method_parts(obj);
     if (PyUnicode_CompareWithASCIIString(name, "__self__") == 0) return self;
     if (PyUnicode_CompareWithASCIIString(name, "__func__") == 0) return function;
+    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
+      return SymValue::borrow(reinterpret_cast<PyObject*>(&PyMethod_Type));
+    // What the type has comes before what the function has, whose text it shows as its own.
+    if (PyUnicode_CompareWithASCIIString(name, "__doc__") != 0 && _PyType_Lookup(&PyMethod_Type, name))
+      stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of a method", PyUnicode_AsUTF8(name)));
     return load_attr(function, name);
   }
   if (!world_.find(obj)) return from_outside(check(PyObject_GetAttr(obj, name)));

@@ -499,3 +499,38 @@ def test_keyword_arguments_given_twice_are_an_error_with_the_words_of_the_versio
     compiled, x = framejit.to_static(f), torch.ones(2)
     for options in ({"b": 1}, {"a": 1}, {"b": 1}):
         assert repr(compiled(x, options)) == repr(f(x, options))
+
+
+class Holder:
+    def method(self, x):
+        """Of the method."""
+        return x * 2
+
+
+OF_A_METHOD = {
+    "__class__": lambda m, x: (m.__class__.__name__, isinstance(m, type(m)), m.__class__ is type(m)),
+    "__call__": lambda m, x: m.__call__(x),
+    "__eq__": lambda m, x: (m.__eq__(m), m == m),
+    "__hash__": lambda m, x: m.__hash__() == hash(m),
+    "__get__": lambda m, x: m.__get__(None, int)(x),
+    "__doc__": lambda m, x: (m.__doc__, m.__name__, m.__qualname__),
+    "__repr__": lambda m, x: m.__repr__() == repr(m),
+    "missing": lambda m, x: hasattr(m, "missing"),
+}
+
+
+@pytest.mark.parametrize("made_inside", [True, False], ids=["made inside", "from outside"])
+@pytest.mark.parametrize("read", OF_A_METHOD.values(), ids=OF_A_METHOD)
+def test_attributes_of_a_bound_method(read, made_inside):
+    method = Holder().method
+
+    def f(x, m):
+        m = Holder().method if made_inside else m
+        try:
+            return x + 1, read(m, x)
+        except TypeError as error:
+            return x + 2, str(error)
+
+    compiled, x = framejit.to_static(f), x3()
+    for _ in range(3):
+        assert repr(compiled(x, method)) == repr(f(x, method))
