@@ -44,14 +44,15 @@ namespace {
 
 // The sources through which the trace has read dictionaries that are no values of it, by what they belong to.
 struct DictionariesRead {
-  std::unordered_set<graph::SourceId> of_objects, globals;
+  std::unordered_set<graph::SourceId> of_objects;
+  std::vector<graph::SourceId> globals;  // several times each
 
   explicit DictionariesRead(const graph::SourceTable& sources) {
     for (uint32_t i = 0; i < sources.size(); ++i) {
       const graph::Source& source = sources.at(graph::SourceId(i));
       if (source.kind == graph::SourceKind::kInstanceDict) of_objects.insert(source.base);
       if (source.kind == graph::SourceKind::kDictItem && sources.at(source.base).kind == graph::SourceKind::kConst)
-        globals.insert(source.base);
+        globals.push_back(source.base);
     }
   }
 };
@@ -66,6 +67,7 @@ void RecipeBuilder::guard_dictionaries_apart(uint64_t number) {
       std::any_of(apart_.begin(), apart_.end(), [&](const Likeness& likeness) { return is_dict(likeness.second); });
   const std::vector<PyObject*> written = world_.written_objects();
   if (!was_changed && written.empty()) return;
+  const std::unordered_set<PyObject*> is_written(written.begin(), written.end());
   std::vector<graph::SourceId> members;
   std::unordered_set<PyObject*> known;
   graph::SourceTable& sources = world_.sources();
@@ -79,8 +81,7 @@ void RecipeBuilder::guard_dictionaries_apart(uint64_t number) {
   for (PyObject* obj : world_.outside_in_order()) {
     const Outside& outside = *world_.find(obj);
     PyObject* dict = instance_dict(outside.real.get());
-    const bool is_written = dict && std::find(written.begin(), written.end(), obj) != written.end();
-    if (is_written || read.of_objects.count(outside.source))
+    if ((dict && is_written.count(obj)) || read.of_objects.count(outside.source))
       add(dict, sources.read(graph::SourceKind::kInstanceDict, outside.source));
   }
   for (PyObject* obj : written)

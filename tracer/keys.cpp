@@ -68,8 +68,8 @@ bool Simulator::rely_on_keys(PyObject* container) {
   return found;
 }
 
-bool Simulator::rely_on_lookup(PyObject* container, PyObject* key) {
-  return is_keyed_type(Py_TYPE(container)) && rely_on_key(key) && rely_on_keys(container);
+void Simulator::rely_on_lookup(PyObject* container, PyObject* key) {
+  if (is_keyed_type(Py_TYPE(container)) && rely_on_key(key)) rely_on_keys(container);
 }
 
 // Before the call, which may raise for want of a key. The container, if there may be keys to rely on after the call.

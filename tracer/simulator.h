@@ -344,7 +344,7 @@ class Simulator {
   bool rely_on_keys(PyObject* container);
   void rely_on_made_keys(PyObject* obj);
   // Where one is looked up, if it is a container of keys.
-  bool rely_on_lookup(PyObject* container, PyObject* key);
+  void rely_on_lookup(PyObject* container, PyObject* key);
   PyObject* rely_on_given_keys(PyObject* callable, CallArgs& args);
   bool was_key(PyObject* obj) const { return keys_.count(obj) != 0; }
   // Something whose C-level attributes and iteration the simulation cannot see into: a file, an outside iterator.
@@ -501,9 +501,9 @@ PyObject* builtin(const char* name);
 // Stops where C code is handed an instance of a subclass of a builtin data type: it reads what no guard looks at.
 void require_no_hidden_data(Simulator& sim, PyObject* obj);
 
-// Everything else may come to run Python code, or is None.
 // A method of a type of C code, which has self for its first argument.
 bool is_descriptor_of_c(PyObject* method);
+// Such a method, or a function of C code. Everything else may come to run Python code, or is None.
 bool is_c_method(PyObject* method);
 
 // An interned string that lives as long as the process.

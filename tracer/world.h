@@ -148,11 +148,11 @@ class World {
   // The same for the object that has this dictionary of the program's, a function's globals among them.
   void move_writes_to(PyObject* dict);
   const std::vector<AttributeWrite>& writes() const { return writes_; }
-  // With something in the overlay that is no field of the type.
+  // Those with something in the overlay that is no field of the type, in the order of the writes.
   std::vector<PyObject*> written_objects() const;
   // The dictionaries that calls took defaults from, and where they are reached.
-  void note_keyword_defaults(PyObject* dict, graph::SourceId source) { keyword_defaults_.emplace(dict, source); }
-  const std::unordered_map<PyObject*, graph::SourceId>& keyword_defaults() const { return keyword_defaults_; }
+  void note_keyword_defaults(PyObject* dict, graph::SourceId source);
+  const std::vector<std::pair<PyObject*, graph::SourceId>>& keyword_defaults() const { return keyword_defaults_; }
   // Several objects can have one dictionary: the overlay is of one of them.
   void note_written_dict(PyObject* dict, PyObject* object) { written_dicts_.emplace(dict, object); }
   bool is_written_through_another(PyObject* dict, PyObject* object) const {
@@ -251,7 +251,7 @@ class World {
   std::unordered_map<PyObject*, Number> numbers_;       // kept_ has both objects
   std::unordered_map<uint32_t, PyObject*> numbers_at_;  // by source
   std::vector<AttributeWrite> writes_;
-  std::unordered_map<PyObject*, graph::SourceId> keyword_defaults_;
+  std::vector<std::pair<PyObject*, graph::SourceId>> keyword_defaults_;
   std::unordered_map<PyObject*, PyObject*> written_dicts_;
   bool apart_ = false;
   std::vector<ItemWrite> replaced_items_;

@@ -113,11 +113,18 @@ bool World::is_field(const AttributeWrite& write) const {
 
 std::vector<PyObject*> World::written_objects() const {
   std::vector<PyObject*> objects;
-  for (const auto& [object, rows] : writes_by_object_) {
-    const bool is_written = std::any_of(rows.begin(), rows.end(), [&](size_t i) { return !is_field(writes_[i]); });
-    if (is_written && !PyCell_Check(object)) objects.push_back(object);
+  std::unordered_set<PyObject*> known;
+  for (const AttributeWrite& write : writes_) {
+    PyObject* object = write.object.get();
+    if (object && !PyCell_Check(object) && !is_field(write) && known.insert(object).second) objects.push_back(object);
   }
   return objects;
+}
+
+void World::note_keyword_defaults(PyObject* dict, SourceId source) {
+  for (const auto& [known, _] : keyword_defaults_)
+    if (known == dict) return;
+  keyword_defaults_.emplace_back(dict, source);
 }
 
 void World::move_writes(PyObject* object, PyObject* dict) {

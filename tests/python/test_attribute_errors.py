@@ -68,4 +68,4 @@ def test_errors_of_attributes_have_the_words_of_the_version(refused, made_inside
 
     obj = Closed()
     obj.module = torch.nn.ReLU()
-    assert_same_as_eager(f, torch.ones(3), obj, breaks=None, graphs=None, fallbacks=None, warm=False)
+    assert_same_as_eager(f, torch.ones(3), obj, breaks=None, graphs=None, warm=False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import framejit
-from support.counts import expect_hit
+from support.counts import counting, expect_hit
 from support.same_as_eager import assert_same_as_eager
 from support.source import define_function
 
@@ -491,14 +491,17 @@ def test_keyword_arguments_given_twice_are_an_error_with_the_words_of_the_versio
         return options
 
     def f(x, options):
+        y = x + 1
         try:
-            return g(a=x, **options)
+            return y, g(a=x, **options)
         except TypeError as error:
-            return x + 1, str(error)
+            return y * 2, str(error)
 
     compiled, x = framejit.to_static(f), torch.ones(2)
-    for options in ({"b": 1}, {"a": 1}, {"b": 1}):
-        assert repr(compiled(x, options)) == repr(f(x, options))
+    with counting() as counted:
+        for options in ({"b": 1}, {"a": 1}, {"b": 1}):
+            assert repr(compiled(x, options)) == repr(f(x, options))
+    assert counted.graphs and not counted.fallbacks
 
 
 class Holder:
@@ -532,5 +535,7 @@ def test_attributes_of_a_bound_method(read, made_inside):
             return x + 2, str(error)
 
     compiled, x = framejit.to_static(f), x3()
-    for _ in range(3):
-        assert repr(compiled(x, method)) == repr(f(x, method))
+    with counting() as counted:
+        for _ in range(3):
+            assert repr(compiled(x, method)) == repr(f(x, method))
+    assert counted.graphs and counted.hits and not counted.fallbacks

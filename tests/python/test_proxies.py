@@ -85,7 +85,7 @@ def test_generator_is_a_generator(made, question):
     def f(x):
         return x + 1, question(made())
 
-    assert_same_as_eager(f, torch.ones(2), breaks=None, graphs=None, fallbacks=None, warm=False)
+    assert_same_as_eager(f, torch.ones(2), breaks=None, graphs=None, warm=False)
 
 
 @pytest.mark.parametrize("wrong", ERRORS.values(), ids=ERRORS)
@@ -96,7 +96,7 @@ def test_errors_name_a_generator(wrong):
         except (AttributeError, TypeError, IndexError) as error:
             return x + 1, type(error), str(error)
 
-    assert_same_as_eager(f, torch.ones(2), breaks=None, graphs=None, fallbacks=None, warm=False)
+    assert_same_as_eager(f, torch.ones(2), breaks=None, graphs=None, warm=False)
 
 
 def test_generators_that_a_function_asks_for_are_in_the_graph():
@@ -141,4 +141,4 @@ def test_traceback_is_a_traceback():
             traceback = error.__traceback__
             return x + 1, type(traceback).__name__, isinstance(traceback, types.TracebackType)
 
-    assert_same_as_eager(f, torch.ones(2), breaks=None, graphs=None, fallbacks=None)
+    assert_same_as_eager(f, torch.ones(2), breaks=None, graphs=None)
