@@ -9,6 +9,10 @@
 # Rooms without PYTHON compile once for all interpreters. A build with FRAMEJIT_PYTHON empty makes just these (and
 # their tests); a build for one interpreter takes them from there when FRAMEJIT_SHARED_DIR names that build's folder,
 # and compiles its own otherwise.
+#
+# The files of a room that compiles for each interpreter are compiled eight at a time: what they include is most of the
+# work, and this is a third of it. So a name in one file's unnamed namespace must not be in another's too, which
+# tools/lint/unnamed.py sees to.
 set(FRAMEJIT_SHARED_DIR "" CACHE PATH "build folder of the rooms that need no interpreter")
 
 # Sets <result> to TRUE if one of the rooms includes Python.h.
@@ -41,6 +45,7 @@ function(framejit_room name)
   target_link_libraries(framejit_${name} PUBLIC framejit_flags)
   if(python)
     target_link_libraries(framejit_${name} PUBLIC framejit_python)
+    set_target_properties(framejit_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   elseif(NOT FRAMEJIT_PYTHON)
     framejit_share_room(${name} ${ROOM_DEPS})
   endif()

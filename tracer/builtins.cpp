@@ -14,8 +14,6 @@ void expect(Simulator& sim, const CallArgs& args, size_t at_least, size_t at_mos
     sim.stop(StopReason::kUnknownCall, fmt::format("{} with {} arguments", name, args.count()));
 }
 
-SymValue boolean(bool value) { return SymValue::borrow(value ? Py_True : Py_False); }
-
 PyObject* attribute_name(Simulator& sim, SymValue& name) {
   PyObject* obj = sim.realise(name);
   if (!PyUnicode_Check(obj))  // an error with the words of the version
@@ -74,7 +72,7 @@ SymValue of_type(Simulator& sim, SymValue value, PyTypeObject* type, const char*
   return value;
 }
 
-SymValue text_of(Simulator& sim, SymValue value, const char* const* methods, PyObject* callable, CallArgs args) {
+SymValue text_by(Simulator& sim, SymValue value, const char* const* methods, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(value);
   if (!has_plain_text(sim, obj)) {
     for (; *methods; ++methods)
@@ -96,7 +94,7 @@ SymValue call_getattr(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_hasattr(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "hasattr");
-  return boolean(sim.find_attr(args.positional[0], attribute_name(sim, args.positional[1])).has_value());
+  return SymValue::of_bool(sim.find_attr(args.positional[0], attribute_name(sim, args.positional[1])).has_value());
 }
 
 SymValue call_setattr(Simulator& sim, PyObject*, CallArgs args) {
@@ -165,7 +163,7 @@ SymValue call_type_of(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_bool(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 0, 1, "bool");
-  return boolean(args.count() == 1 && sim.truth(args.positional[0]));
+  return SymValue::of_bool(args.count() == 1 && sim.truth(args.positional[0]));
 }
 
 SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -196,13 +194,13 @@ SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
 SymValue call_str(Simulator& sim, PyObject* callable, CallArgs args) {
   static const char* const kMethods[] = {"__str__", "__repr__", nullptr};
   if (args.count() != 1) return sim.call_c(callable, args);
-  return text_of(sim, args.positional[0], kMethods, callable, args);
+  return text_by(sim, args.positional[0], kMethods, callable, args);
 }
 
 SymValue call_repr(Simulator& sim, PyObject* callable, CallArgs args) {
   static const char* const kMethods[] = {"__repr__", nullptr};
   expect(sim, args, 1, 1, "repr");
-  return text_of(sim, args.positional[0], kMethods, callable, args);
+  return text_by(sim, args.positional[0], kMethods, callable, args);
 }
 
 SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -328,7 +326,7 @@ SymValue call_callable(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 1, "callable");
   PyObject* obj = sim.realise(args.positional[0]);
   sim.lookup_type(Py_TYPE(obj), interned("__call__"));  // it may get one
-  return boolean(PyCallable_Check(obj));
+  return SymValue::of_bool(PyCallable_Check(obj));
 }
 
 SymValue call_object_getattribute(Simulator& sim, PyObject*, CallArgs args) {

@@ -12,8 +12,6 @@ using bytecode::CompareKind;
 
 namespace {
 
-SymValue truth(bool value) { return SymValue::borrow(value ? Py_True : Py_False); }
-
 // Else the function itself raises.
 bool has_two(const CallArgs& args) { return args.positional.size() == 2 && !args.has_keywords(); }
 
@@ -26,7 +24,7 @@ std::string_view name_of(PyObject* function) {
 // is_ and is_not.
 SymValue call_is(Simulator& sim, PyObject* callable, CallArgs args) {
   if (!has_two(args)) return sim.call_c(callable, args);
-  return truth(sim.is_identical(args.positional[0], args.positional[1]) == (name_of(callable) == "is_"));
+  return SymValue::of_bool(sim.is_identical(args.positional[0], args.positional[1]) == (name_of(callable) == "is_"));
 }
 
 SymValue call_compare(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -39,7 +37,7 @@ SymValue call_compare(Simulator& sim, PyObject* callable, CallArgs args) {
 
 SymValue call_contains(Simulator& sim, PyObject* callable, CallArgs args) {
   if (!has_two(args)) return sim.call_c(callable, args);
-  return truth(sim.contains(args.positional[0], args.positional[1]));
+  return SymValue::of_bool(sim.contains(args.positional[0], args.positional[1]));
 }
 
 // countOf and indexOf.

@@ -189,7 +189,7 @@ static SymValue find_truth(Simulator& sim, PyObject* callable, CallArgs args, bo
   if (!takes_one(args)) return sim.call_c(callable, args);
   SymValue iterator = sim.get_iter(args.positional[0]);
   while (auto item = sim.next(iterator))
-    if (sim.truth(*item) == wanted) return SymValue::borrow(wanted ? Py_True : Py_False);
+    if (sim.truth(*item) == wanted) return SymValue::of_bool(wanted);
   return SymValue::borrow(wanted ? Py_False : Py_True);
 }
 

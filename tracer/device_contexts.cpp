@@ -99,7 +99,7 @@ SymValue call_get_default_device(Simulator& sim, PyObject* callable, CallArgs ar
 SymValue call_is_mode_enabled(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() || args.has_keywords()) sim.stop(StopReason::kUnknownCall, "a question with arguments");
   if (!sim.device_contexts().concerned()) return SymValue(sim.rely_on_answer(callable));
-  return SymValue::borrow(sim.device_contexts().active() ? Py_True : Py_False);
+  return SymValue::of_bool(sim.device_contexts().active());
 }
 
 }  // namespace builtins

@@ -11,8 +11,6 @@
 namespace framejit {
 namespace {
 
-SymValue boolean(bool value) { return SymValue::borrow(value ? Py_True : Py_False); }
-
 struct ClassCheck {
   const char* method;  // in Python: what the class of the type may have
   int (*in_c)(PyObject* subject, PyObject* type);
@@ -63,7 +61,7 @@ bool run_check(Simulator& sim, const ClassCheck& check, PyObject* subject, PyObj
   SymValue answer = sim.without_python([&] {
     int result = check.in_c(subject, type);
     sim.check_status(result);
-    return boolean(result);
+    return SymValue::of_bool(result);
   });
   return answer.get() == Py_True;
 }
@@ -171,12 +169,12 @@ SymValue call_isinstance(Simulator& sim, PyObject*, CallArgs args) {
   if (args.count() == 2 && sim.is_number(args.positional[0]) && looks_at_type_alone(sim.realise(args.positional[1])))
     args.positional[0] = SymValue(sim.check(PyFloat_FromDouble(0)));
   auto [obj, type] = two_objects(sim, args, "isinstance");
-  return boolean(passes(sim, kInstanceCheck, obj, type));
+  return SymValue::of_bool(passes(sim, kInstanceCheck, obj, type));
 }
 
 SymValue call_issubclass(Simulator& sim, PyObject*, CallArgs args) {
   auto [subclass, type] = two_objects(sim, args, "issubclass");
-  return boolean(passes(sim, kSubclassCheck, subclass, type));
+  return SymValue::of_bool(passes(sim, kSubclassCheck, subclass, type));
 }
 
 // _abc._abc_instancecheck and _abc._abc_subclasscheck, which a metaclass reaches by super().

@@ -30,7 +30,7 @@ PyObject* keyed_by(PyObject* callable, const CallArgs& args) {
   return is_method && first && is_keyed_type(Py_TYPE(first)) ? first : nullptr;
 }
 
-bool is_named(PyObject* method, std::initializer_list<const char*> names) {
+bool has_name(PyObject* method, std::initializer_list<const char*> names) {
   Ref name = Ref::steal(PyObject_GetAttrString(method, "__name__"));
   if (!name) PyErr_Clear();
   return name && std::any_of(names.begin(), names.end(),
@@ -77,7 +77,7 @@ PyObject* Simulator::rely_on_given_keys(PyObject* callable, CallArgs& args) {
   PyObject* container = keyed_by(callable, args);
   if (!container) return nullptr;
   const size_t first = !args.positional.empty() && args.positional[0].get() == container;
-  const bool takes_key = is_named(callable, {"get", "pop", "setdefault", "__setitem__", "__getitem__", "__delitem__"});
+  const bool takes_key = has_name(callable, {"get", "pop", "setdefault", "__setitem__", "__getitem__", "__delitem__"});
   const size_t end = takes_key ? std::min(args.positional.size(), first + 1) : args.positional.size();
   bool found = false;
   for (size_t i = first; i < end; ++i) {
@@ -85,9 +85,9 @@ PyObject* Simulator::rely_on_given_keys(PyObject* callable, CallArgs& args) {
     if (i > first && given.lazy.valid()) continue;
     PyObject* obj = realise(given);
     if (PyIter_Check(obj)) {
-      if (is_named(callable, {"isdisjoint", "issuperset"}))
+      if (has_name(callable, {"isdisjoint", "issuperset"}))
         stop(StopReason::kUnsupportedValue, "an iterator is searched for what a set has");
-      if (is_named(callable, {"difference", "difference_update", "intersection", "intersection_update", "issubset"}))
+      if (has_name(callable, {"difference", "difference_update", "intersection", "intersection_update", "issubset"}))
         given = SymValue(check(PySequence_List(obj)));
       else
         found = true;

@@ -11,13 +11,13 @@ namespace {
 using graph::GuardKind;
 using graph::SourceKind;
 
-bool is_named(PyObject* globals, std::initializer_list<std::string_view> names) {
+bool is_of_module(PyObject* globals, std::initializer_list<std::string_view> names) {
   const std::string_view name = module_name(globals);
   return std::any_of(names.begin(), names.end(), [name](std::string_view each) { return name == each; });
 }
 
 bool is_direct_namespace(PyObject* globals) {
-  return is_named(
+  return is_of_module(
       globals, {"torch.nn.functional", "torch.functional", "torch._tensor", "torch._jit_internal", "torch.overrides"});
 }
 
@@ -41,7 +41,7 @@ class DirectReads {
   void follow(PyObject* value) {
     // Of what torch.overrides has, these functions call the tests alone, which are C code.
     if (PyFunction_Check(value) && is_direct_namespace(PyFunction_GET_GLOBALS(value)) &&
-        !is_named(PyFunction_GET_GLOBALS(value), {"torch.overrides"}))
+        !is_of_module(PyFunction_GET_GLOBALS(value), {"torch.overrides"}))
       add(value);
   }
 

@@ -194,24 +194,22 @@ SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
   if (SymValue result = compare_by_slot(op, left, right); implemented(result)) return result;
   if (!right_first)
     if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(result)) return result;
-  if (op == Py_EQ || op == Py_NE) return SymValue::borrow(is_same(left, right) == (op == Py_EQ) ? Py_True : Py_False);
+  if (op == Py_EQ || op == Py_NE) return SymValue::of_bool(is_same(left, right) == (op == Py_EQ));
   raise(PyExc_TypeError, fmt::format("'{}' not supported between instances of '{}' and '{}'",
                                      graph::comparison_sign(op), of_left->tp_name, of_right->tp_name));
 }
 
 SymValue Simulator::compare(CompareKind kind, SymValue left, SymValue right) {
   const int op = static_cast<int>(kind);
-  if (const auto known = compare_number(op, left, right)) return SymValue::borrow(*known ? Py_True : Py_False);
-  if (const auto known = compare_number(kSwapped[op], right, left))
-    return SymValue::borrow(*known ? Py_True : Py_False);
+  if (const auto known = compare_number(op, left, right)) return SymValue::of_bool(*known);
+  if (const auto known = compare_number(kSwapped[op], right, left)) return SymValue::of_bool(*known);
   realise(left);
   realise(right);
   const bool own_left = has_own_special(left.get(), kCompare[op]);
   const bool own_right = has_own_special(right.get(), kCompare[kSwapped[op]]);
   if (own_left || own_right || has_python_specials(left.get()) || has_python_specials(right.get()))
     return compare_by_slots(op, left, right);
-  if ((op == Py_EQ || op == Py_NE) && are_apart(left.get(), right.get()))
-    return SymValue::borrow(op == Py_NE ? Py_True : Py_False);
+  if ((op == Py_EQ || op == Py_NE) && are_apart(left.get(), right.get())) return SymValue::of_bool(op == Py_NE);
   CallArgs args{{left, right}, {}};
   require_plain(args, nullptr);
   mark_location();

@@ -138,7 +138,7 @@ static void push_type_flag(SimFrame& frame, Simulator& sim, unsigned long flag) 
   PyTypeObject* type = Py_TYPE(sim.realise(frame.peek(1)));
   if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) sim.rely_on_registrations();  // they set and change the flag
   const bool has = (type->tp_flags & flag) != 0;
-  frame.push(SymValue::borrow(has ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(has));
 }
 
 void handle_GetLen(Simulator& sim, SimFrame& frame, const Instruction&) {
@@ -170,7 +170,7 @@ void handle_MatchKeys(Simulator& sim, SimFrame& frame, const Instruction& instr)
     sim.check_status(PyList_Append(values.get(), sim.hold(value)));
   }
   frame.push(all ? SymValue(sim.check(PyList_AsTuple(values.get()))) : SymValue::borrow(Py_None));
-  if (instr.aux & 1) frame.push(SymValue::borrow(all ? Py_True : Py_False));
+  if (instr.aux & 1) frame.push(SymValue::of_bool(all));
 }
 
 // The attributes that the patterns of a class pattern ask for; empty if the subject does not match.
@@ -229,7 +229,7 @@ void handle_MatchClass(Simulator& sim, SimFrame& frame, const Instruction& instr
     return;
   }
   frame.push(found ? std::move(result) : subject);
-  frame.push(SymValue::borrow(found ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(found.has_value()));
 }
 
 void handle_CopyDictWithoutKeys(Simulator& sim, SimFrame& frame, const Instruction&) {

@@ -113,7 +113,7 @@ void handle_PushExcInfo(Simulator&, SimFrame& frame, const Instruction&) {
 void handle_CheckExcMatch(Simulator& sim, SimFrame& frame, const Instruction&) {
   SymValue type = frame.pop();
   bool match = matches(sim, frame.peek(1).get(), std::move(type));
-  frame.push(SymValue::borrow(match ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(match));
 }
 
 void handle_CheckEgMatch(Simulator& sim, SimFrame&, const Instruction&) {
@@ -134,7 +134,7 @@ void handle_Reraise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
 
 void handle_ExcMatch(Simulator& sim, SimFrame& frame, const Instruction&) {
   SymValue type = frame.pop(), exception = frame.pop();
-  frame.push(SymValue::borrow(matches(sim, exception.get(), std::move(type)) ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(matches(sim, exception.get(), std::move(type))));
 }
 
 void handle_JumpIfNotExcMatch(Simulator& sim, SimFrame& frame, const Instruction& instr) {

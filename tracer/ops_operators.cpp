@@ -174,7 +174,7 @@ void handle_UnaryOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
 
 void handle_ToBool(Simulator& sim, SimFrame& frame, const Instruction&) {
   SymValue value = frame.pop();
-  frame.push(SymValue::borrow(sim.truth(value) ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(sim.truth(value)));
 }
 
 void handle_BinaryOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
@@ -188,7 +188,7 @@ void handle_CompareOp(Simulator& sim, SimFrame& frame, const Instruction& instr)
   SymValue right = frame.pop();
   SymValue left = frame.pop();
   SymValue result = sim.compare(static_cast<bytecode::CompareKind>(instr.arg), std::move(left), std::move(right));
-  if (instr.aux & 1) result = SymValue::borrow(sim.truth(result) ? Py_True : Py_False);
+  if (instr.aux & 1) result = SymValue::of_bool(sim.truth(result));
   frame.push(std::move(result));
 }
 
@@ -196,14 +196,14 @@ void handle_IsOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue right = frame.pop();
   SymValue left = frame.pop();
   bool same = sim.is_identical(std::move(left), std::move(right));
-  frame.push(SymValue::borrow(same != (instr.arg == 1) ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(same != (instr.arg == 1)));
 }
 
 void handle_ContainsOp(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue container = frame.pop();
   SymValue item = frame.pop();
   bool found = sim.contains(std::move(container), std::move(item));
-  frame.push(SymValue::borrow(found != (instr.arg == 1) ? Py_True : Py_False));
+  frame.push(SymValue::of_bool(found != (instr.arg == 1)));
 }
 
 void handle_BuildTuple(Simulator& sim, SimFrame& frame, const Instruction& instr) {

@@ -42,7 +42,7 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
     PyErr_SetObject(PyExc_KeyError, args.positional[1].get());
     raise();
   }
-  if (!strcmp(name, "__contains__")) return SymValue::borrow(item() ? Py_True : Py_False);
+  if (!strcmp(name, "__contains__")) return SymValue::of_bool(item().has_value());
   if (!strcmp(name, "__len__")) {
     world_.guard(GuardKind::kLength, outside->source, nullptr, PyDict_GET_SIZE(self.get()));
     return SymValue(check(PyLong_FromSsize_t(PyDict_GET_SIZE(self.get()))));

@@ -183,7 +183,7 @@ PyObject* callable_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     for (Py_ssize_t pos = 0; kwargs && PyDict_Next(kwargs, &pos, &key, &value);)
       call_args.keywords.emplace_back(Ref::borrow(key), SymValue::borrow(value));
     SymValue result = callable->sim->call(SymValue::borrow(callable->target), std::move(call_args));
-    if (callable->gives_truth) result = SymValue::borrow(callable->sim->truth(result) ? Py_True : Py_False);
+    if (callable->gives_truth) result = SymValue::of_bool(callable->sim->truth(result));
     return ProxyCall::realised(*callable->sim, std::move(result));
   });
 }

@@ -15,6 +15,7 @@ struct SymValue {
   SymValue(Ref o) : obj(std::move(o)) {}
   SymValue(Ref o, graph::SourceId source) : obj(std::move(o)), lazy(source) {}
   static SymValue borrow(PyObject* o) { return SymValue(Ref::borrow(o)); }
+  static SymValue of_bool(bool value) { return borrow(value ? Py_True : Py_False); }
 
   PyObject* get() const { return obj.get(); }
   bool null() const { return !obj; }

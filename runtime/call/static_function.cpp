@@ -150,13 +150,15 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
   return PyObject_GetAttr(as_static(self)->callable, name);
 }
 
-void* text(const char* name) { return const_cast<char*>(name); }
+void* mutable_text(const char* name) { return const_cast<char*>(name); }
 
 PyGetSetDef kProperties[] = {
     {"__wrapped__", get_target, nullptr, "The function or bound method that this stands for.", nullptr},
-    {"graphs", get_inspected, nullptr, "The captured graphs, a list of framejit.CapturedGraph.", text("graphs")},
-    {"guards", get_inspected, nullptr, "What the captures rely on, in words: a list of lists of str.", text("guards")},
-    {"code", get_inspected, nullptr, "The regenerated code as a readable listing.", text("code")},
+    {"graphs", get_inspected, nullptr, "The captured graphs, a list of framejit.CapturedGraph.",
+     mutable_text("graphs")},
+    {"guards", get_inspected, nullptr, "What the captures rely on, in words: a list of lists of str.",
+     mutable_text("guards")},
+    {"code", get_inspected, nullptr, "The regenerated code as a readable listing.", mutable_text("code")},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

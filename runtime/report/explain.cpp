@@ -21,7 +21,7 @@ std::string text_of(PyObject* text) {
   return utf8 ? utf8 : "?";
 }
 
-std::string repr(PyObject* obj) {
+std::string repr_of(PyObject* obj) {
   if (!obj) return "unbound";
   if (PyDict_Check(obj)) return fmt::format("<dict of {}>", PyDict_GET_SIZE(obj));
   if (PyType_Check(obj)) return reinterpret_cast<PyTypeObject*>(obj)->tp_name;
@@ -43,7 +43,7 @@ std::string tensor_text(PyObject* tensor) {
   std::string text = Py_TYPE(tensor)->tp_name;
   for (const char* name : {"shape", "dtype", "device", "requires_grad"}) {
     Ref value = Ref::steal(PyObject_GetAttrString(tensor, name));
-    text += value ? fmt::format(" {}={}", name, repr(value.get())) : "";
+    text += value ? fmt::format(" {}={}", name, repr_of(value.get())) : "";
   }
   PyErr_Clear();
   return text;
@@ -76,9 +76,9 @@ std::string describe_source(const CompiledEntry& entry, SourceId id, const bytec
   replace_all(text, "{i}", std::to_string(source.index));
   if (!source.object.valid()) return text;
   PyObject* object = entry.objects().at(source.object);
-  replace_all(text, "{c!r}", repr(object));
+  replace_all(text, "{c!r}", repr_of(object));
   const std::string globals = source.kind == graph::SourceKind::kConst ? globals_text(object, code) : "";
-  replace_all(text, "{c}", !globals.empty() ? globals : PyUnicode_Check(object) ? text_of(object) : repr(object));
+  replace_all(text, "{c}", !globals.empty() ? globals : PyUnicode_Check(object) ? text_of(object) : repr_of(object));
   return text;
 }
 
@@ -89,7 +89,7 @@ std::string describe_guard(const CompiledEntry& entry, size_t index, const bytec
   std::string text = graph::guard_text_pattern(guard.kind);
   if (guard.source.valid()) replace_all(text, "{s}", describe_source(entry, guard.source, code));
   if (guard.other.valid()) replace_all(text, "{t}", describe_source(entry, guard.other, code));
-  const std::string object = guard.object.valid() ? repr(entry.objects().at(guard.object)) : "";
+  const std::string object = guard.object.valid() ? repr_of(entry.objects().at(guard.object)) : "";
   replace_all(text, "{n}",
               guard.kind == GuardKind::kTensorMatch ? facts_text(entry, guard.number)
               : guard.kind == GuardKind::kCompares  ? to_string(graph::NumberComparison::unpacked(guard.number), object)
@@ -108,7 +108,7 @@ std::string describe_failed_guard(CompiledEntry& entry, const FrameInputs&, cons
   PyObject* found = entry.guards().value(rows[failed].source);
   const bool of_type = rows[failed].kind == GuardKind::kTypeIs && found;
   if (rows[failed].kind == GuardKind::kTensorMatch && found) return text + ", found " + tensor_text(found);
-  return text + ", found " + repr(of_type ? reinterpret_cast<PyObject*>(Py_TYPE(found)) : found);
+  return text + ", found " + repr_of(of_type ? reinterpret_cast<PyObject*>(Py_TYPE(found)) : found);
 }
 
 std::string describe_place(const bytecode::DecodedCode& code, bytecode::InstrIndex at) {

@@ -29,14 +29,14 @@ class Record {
   Ref dict_;
 };
 
-Ref text(const std::string& value) {
+Ref text_object(const std::string& value) {
   return Ref::steal(PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace"));
 }
 
 Ref guard_texts(const CompiledEntry& entry, const bytecode::DecodedCode& code) {
   const auto& rows = entry.capture().guards.rows();
   return list_of(rows, [&](const graph::Guard& guard) {
-    return text(describe_guard(entry, static_cast<size_t>(&guard - rows.data()), &code));
+    return text_object(describe_guard(entry, static_cast<size_t>(&guard - rows.data()), &code));
   });
 }
 
@@ -59,7 +59,7 @@ Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segme
   const GraphData data(graph);
   Record record;
   record.set("graph", graph::to_text(graph))
-      .set("backward", backward.empty() ? Ref::borrow(Py_None) : text(backward))
+      .set("backward", backward.empty() ? Ref::borrow(Py_None) : text_object(backward))
       .set("ops", uint64_t{entry.op_count()})
       .set("guards", guard_texts(entry, cache.decoded()))
       .set("location", describe_place(cache.decoded(), segment.at()))
@@ -72,7 +72,7 @@ Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segme
       .set("lines",
            list_of(capture.lines,
                    [](const auto& line) { return Ref::steal(Py_BuildValue("(si)", line.first.c_str(), line.second)); }))
-      .set("sources", list_of(sources, text))
+      .set("sources", list_of(sources, text_object))
       .set("program", entry.executable() ? entry.executable()->graph_object(sources) : Ref::borrow(Py_None))
       .set("inputs", data.inputs())
       .set("outputs", data.outputs())
@@ -135,7 +135,7 @@ Ref code_listing(const CodeCache* cache, PyObject* callable) {
     PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
     if (PyFunction_Check(function)) code = PyFunction_GET_CODE(function);
   }
-  return code ? text(codegen::list_code(code)) : text("");
+  return code ? text_object(codegen::list_code(code)) : text_object("");
 }
 
 Ref stats_record(const Stats& stats) {

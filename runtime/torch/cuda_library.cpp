@@ -98,7 +98,7 @@ class CudaLibrary {
 CudaLibrary* replaced = nullptr;
 
 // Never ended: kernels run on any thread until the process ends.
-CudaLibrary& library() {
+CudaLibrary& cuda_library() {
   if (replaced) return *replaced;
   static CudaLibrary* instance = new CudaLibrary(codegen::nvrtc_names(nvrtc_folders()), {"libcuda.so.1"});
   return *instance;
@@ -113,7 +113,7 @@ std::unique_ptr<const CudaKernel> cuda_kernel(const codegen::FusedGroup& group, 
   if (group.device.index < 0) {
     *why_not = "tensors on no CUDA device in particular";
   } else if (codegen::make_cuda_launch(group.kernel, group.loop, &made->launch, why_not)) {
-    made->function = library().function(group, why_not);
+    made->function = cuda_library().function(group, why_not);
     return made->function ? std::move(made) : nullptr;
   }
   count_kernel(KernelOutcome::kFailed, 0, *why_not);
@@ -126,14 +126,14 @@ void run_cuda_kernel(const CudaKernel& kernel, std::span<char* const> buffers) {
   std::copy(fixed.begin(), fixed.end(), arguments.begin());
   for (size_t b = 0; b < buffers.size(); ++b) arguments[1 + b] = reinterpret_cast<int64_t>(buffers[b]);
   std::string failure;
-  const bool started = library().driver().launch(kernel.device, kernel.function, kernel.launch, arguments.data(),
-                                                 current_stream(kernel.device), &failure);
+  const bool started = cuda_library().driver().launch(kernel.device, kernel.function, kernel.launch, arguments.data(),
+                                                      current_stream(kernel.device), &failure);
   TORCH_CHECK(started, "CUDA error in a kernel of framejit: ", failure);
 }
 
 std::string compile_cuda(const std::string& text, const std::string& architecture, std::string* why_not) {
   std::string cubin;
-  return library().nvrtc().compile(text, architecture, &cubin, why_not) ? cubin : std::string();
+  return cuda_library().nvrtc().compile(text, architecture, &cubin, why_not) ? cubin : std::string();
 }
 
 void use_cuda_libraries(const std::string& nvrtc, const std::string& driver) {

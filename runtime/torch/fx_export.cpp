@@ -40,7 +40,7 @@ class Exporter {
 };
 
 Ref integer(int64_t value) { return Ref::steal(PyLong_FromLongLong(value)); }
-Ref text(std::string_view value) {
+Ref text_object(std::string_view value) {
   return Ref::steal(PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
 }
 
@@ -66,7 +66,7 @@ Ref Exporter::operand(const Operand& operand) {
     case Operand::Kind::kValues:
       return list_of(operand.as_values(), [&](ValueId id) { return value(id); });
     case Operand::Kind::kString:
-      return text(operand.as_string());
+      return text_object(operand.as_string());
     case Operand::Kind::kInts:
       return list_of(operand.as_ints(), [](int64_t item) { return integer(item); });
     case Operand::Kind::kFloats:
@@ -82,7 +82,7 @@ Ref Exporter::operand(const Operand& operand) {
     case Operand::Kind::kMemoryFormat:
       return call("memory_format", "L", static_cast<long long>(operand.as_memory_format()));
     case Operand::Kind::kDevice:
-      return text(graph::to_string(operand.as_device()));
+      return text_object(graph::to_string(operand.as_device()));
     case Operand::Kind::kConst:
       PyErr_SetString(PyExc_NotImplementedError, "a generator cannot be exported to torch.fx");
       return {};
@@ -98,7 +98,7 @@ Ref Exporter::node(const graph::Node& node) {
   Ref keywords = Ref::steal(PyList_New(0));
   for (const c10::Argument& argument : op->handle.schema().arguments())
     if (argument.kwarg_only() && keywords) {
-      Ref name = text(argument.name());
+      Ref name = text_object(argument.name());
       if (!name || PyList_Append(keywords.get(), name.get()) < 0) return {};
     }
   Ref results = Ref::steal(PyList_New(0));

@@ -111,7 +111,7 @@ class KernelLibrary {
 };
 
 // Never ended: kernels run on any thread until the process ends.
-KernelLibrary& library() {
+KernelLibrary& kernel_library() {
   static KernelLibrary* instance = new KernelLibrary;
   return *instance;
 }
@@ -119,14 +119,14 @@ KernelLibrary& library() {
 }  // namespace
 
 KernelFunction kernel_function(const codegen::Kernel& kernel, std::string* why_not) {
-  return library().function(kernel, why_not);
+  return kernel_library().function(kernel, why_not);
 }
 
-std::string why_no_kernels() { return library().why_not(); }
+std::string why_no_kernels() { return kernel_library().why_not(); }
 
 std::string kernel_cache_folder(std::string* why_not) {
-  *why_not = library().disk().why_not();
-  return why_not->empty() ? library().disk().folder() : std::string();
+  *why_not = kernel_library().disk().why_not();
+  return why_not->empty() ? kernel_library().disk().folder() : std::string();
 }
 
 }  // namespace framejit::torchlib

@@ -24,9 +24,9 @@ thread_local const c10::DeviceType* asked_device = nullptr;
 FrameGate* meta_call_gate = nullptr;  // set and read under the GIL
 
 // Scope in which code of the program may run.
-class LetThrough {
+class LetKernelThrough {
  public:
-  LetThrough() : open_(*meta_call_gate) {}
+  LetKernelThrough() : open_(*meta_call_gate) {}
 
  private:
   pybind11::gil_scoped_acquire gil_;
@@ -125,7 +125,7 @@ void MetaCall::run() {
   at::AutoDispatchBelowADInplaceOrView below;
   AskedDevice asked(result_device().type());
   try {
-    std::optional<LetThrough> let_through;
+    std::optional<LetKernelThrough> let_through;
     if (op_.custom && meta_call_gate) let_through.emplace();
     op_.handle.callBoxed(stack_);
   } catch (const c10::NotImplementedError& error) {

@@ -12,7 +12,6 @@
 
 namespace framejit::torchlib {
 
-using graph::Node;
 using graph::Operand;
 using graph::ValueId;
 
@@ -74,7 +73,7 @@ class Trace {
  public:
   explicit Trace(const graph::Graph& graph) : graph_(graph), aliases_(graph) {}
 
-  std::vector<ValueId> writes(const Node& node) const {
+  std::vector<ValueId> writes(const graph::Node& node) const {
     std::vector<ValueId> written;
     graph::written_values(graph_, node, written);
     std::erase_if(written, [&](ValueId id) { return !aliases_.is_input(id); });
@@ -88,7 +87,7 @@ class Trace {
     return written;
   }
 
-  std::vector<at::Device> draws(const Node& node) const {
+  std::vector<at::Device> draws(const graph::Node& node) const {
     std::vector<at::Device> devices;
     if (!graph::op_info(node.op).has(graph::kOpRandom)) return devices;
     auto add = [&](ValueId id) {
@@ -101,7 +100,7 @@ class Trace {
   }
 
   // Whether it does what cannot be taken back, as the kernel of a custom operator may.
-  bool is_final(const Node& node) const {
+  bool is_final(const graph::Node& node) const {
     const graph::OpInfo& info = graph::op_info(node.op);
     if (info.has(graph::kOpSideEffect)) return true;
     if (info.has(graph::kOpRandom) && has_own_generator(node)) return true;
@@ -109,7 +108,7 @@ class Trace {
   }
 
  private:
-  bool has_own_generator(const Node& node) const {
+  bool has_own_generator(const graph::Node& node) const {
     const graph::OpInfo& info = graph::op_info(node.op);
     for (size_t i = 0; i < node.operand_count && i < info.parsed.args.size(); ++i)
       if (info.parsed.args[i].type == "Generator?" && !node.arg(i).is(Operand::Kind::kNone)) return true;
@@ -121,7 +120,7 @@ class Trace {
 };
 
 // The registers of the indices, if the operator writes only what they select of its first argument.
-std::vector<int64_t> indices_of(const Plan& plan, const Node& node) {
+std::vector<int64_t> indices_of(const Plan& plan, const graph::Node& node) {
   const std::string_view name = graph::op_name(node.op);
   auto reg = [&](ValueId id) { return id.valid() ? int64_t{plan.register_of(id)} : -1; };
   std::vector<int64_t> indices;
@@ -149,7 +148,7 @@ UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, bool observed) {
   rows_.resize(saved_end);
   first_trace_ = count;
   for (size_t s = 0; s < count; ++s) {
-    const Node& node = graph.node(plan.step_node(s));
+    const graph::Node& node = graph.node(plan.step_node(s));
     const std::vector<ValueId> writes = trace.writes(plan.step_nodes(s));
     std::vector<at::Device> draws = trace.draws(node);  // nodes that run as one draw nothing
     const bool leaves_some = !writes.empty() || graph::op_info(node.op).has(graph::kOpRandom);

@@ -15,13 +15,16 @@ sys.path.insert(0, steps.path("tools", "lint"))
 import layering
 import limits
 import tree
+import unnamed
 import version_macros
 
 LINT_VENV = steps.path(".venv", "lint")
-TREE_LINTS = (layering, version_macros, limits)
+TREE_LINTS = (layering, version_macros, limits, unnamed)
 CHANGED_SINCE = "FRAMEJIT_CHANGED_SINCE"  # a git revision; clang-tidy looks at the files changed after it
 TIDY_AT_MOST = "FRAMEJIT_TIDY_AT_MOST"  # how many of them, those changed last; about eight seconds each
 
+TOGETHER = re.compile(r"/Unity/unity_\d+_\w+\.c\w*$")
+INCLUDED = re.compile(r'^#include "([^"]+)"$', re.MULTILINE)
 PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S+/cmake_pch\.hxx")
 
 # clang does not find its own atomics in CPython 3.13's pyatomic.h, since it says that it is GCC 4.2.
@@ -102,13 +105,24 @@ def last_commit_of_an_older_day():
     return older.strip() if older and older.strip() else empty_tree
 
 
+def each_by_itself(entry):
+    """The entry of a file that includes those that compile together, as one for each of these."""
+    if not TOGETHER.search(entry["file"]):
+        return [entry]
+    command = entry["command"]
+    return [
+        dict(entry, file=file, command=command.replace(entry["file"], file))
+        for file in INCLUDED.findall(steps.read(entry["file"]))
+    ]
+
+
 def compile_commands(folders):
-    """{source file: folder with its compile_commands.json} of all that the build folders compile. Precompiled headers are
-    left out: clang does not read GCC's, and what they include would not be missed."""
+    """{source file: folder with its compile_commands.json} of all that the build folders compile. Each file is read by
+    itself and without precompiled headers, which would hide includes that are missing; and clang does not read GCC's."""
     sources = {}
     for folder in folders:
         with open(os.path.join(folder, "compile_commands.json")) as f:
-            entries = json.load(f)
+            entries = [each for entry in json.load(f) for each in each_by_itself(entry)]
         for entry in entries:
             entry["command"] = PRECOMPILED.sub("", entry["command"])
         commands = steps.path("build", "tidy", os.path.basename(folder))
