@@ -1,3 +1,4 @@
+import glob
 import json
 
 import pytest
@@ -59,14 +60,25 @@ def test_failed_command_shows_the_end_of_its_log(monkeypatch, tmp_path):
         steps.run(["sh", "-c", "echo last words; exit 3"], "try")
 
 
-def test_clang_tidy_reads_sources_without_precompiled_headers(monkeypatch, tmp_path):
+def test_clang_tidy_reads_each_source_alone_and_without_precompiled_headers(monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "ROOT", str(tmp_path))
     build = tmp_path / "build" / "cell"
-    build.mkdir(parents=True)
-    command = "c++ -Wall -Winvalid-pch -include %s/room/cmake_pch.hxx -o a.o -c a.cpp" % build
-    entry = {"directory": str(build), "file": str(tmp_path / "a.cpp"), "command": command}
-    (build / "compile_commands.json").write_text(json.dumps([entry]))
+    together = build / "Unity" / "unity_0_cxx.cxx"
+    together.parent.mkdir(parents=True)
+    together.write_text('/* generated */\n\n#include "%s/a.cpp"\n\n#include "%s/b.cpp"\n' % (tmp_path, tmp_path))
+    command = "c++ -Wall -Winvalid-pch -include %s/room/cmake_pch.hxx -o a.o -c %%s" % build
+    files = [str(together), str(tmp_path / "c.cpp")]
+    entries = [{"directory": str(build), "file": file, "command": command % file} for file in files]
+    (build / "compile_commands.json").write_text(json.dumps(entries))
     commands = linting.compile_commands([str(build)])
-    assert list(commands) == ["a.cpp"]
+    assert list(commands) == ["a.cpp", "b.cpp", "c.cpp"]
     with open(commands["a.cpp"] + "/compile_commands.json") as f:
-        assert [entry["command"] for entry in json.load(f)] == ["c++ -Wall -o a.o -c a.cpp"]
+        found = [entry["command"] for entry in json.load(f)]
+    assert found == ["c++ -Wall -o a.o -c %s/%s" % (tmp_path, name) for name in ("a.cpp", "b.cpp", "c.cpp")]
+
+
+def test_matrix_runs_kernel_tests_with_the_oldest_and_the_newest_torch():
+    everywhere = {cell.name: testing.left_out(cell) for cell in cells.matrix() + cells.debug_cells()}
+    assert [name for name, ignored in everywhere.items() if not ignored] == ["py38-torch2.4.1", "py313-torch2.15.0"]
+    for pattern in testing.VARIES_WITH_TORCH:
+        assert glob.glob(steps.path("tests", "python", pattern)), pattern

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from typing import NamedTuple
 
 import builds
+import cells
 import steps
 import venvs
 
@@ -32,6 +33,22 @@ LONG_COUNTS = {
     "FRAMEJIT_RANDOM_NUMBERS": 5000,
     "FRAMEJIT_RANDOM_LIVES": 1000,
 }
+# What these look at is torch and the kernels, with whatever Python: the matrix runs them in its first and last cell.
+VARIES_WITH_TORCH = [
+    "test_cpp_operators.py",
+    "test_memory.py",
+    "test_native*.py",
+    "test_operator_database.py",
+    "test_ops.py",
+]
+# These compare with eager themselves, or run processes of their own.
+COMPARES_BY_ITSELF = [
+    "test_bytecode_*.py",
+    "test_generated_programs.py",
+    "test_leaks.py",
+    "test_shadow*.py",
+    "test_testing.py",
+]
 SHADOWED_CELL = "py312-torch2.4.1"
 CUDA_CELL = "py313-torch2.15.0"  # NVRTC is among its packages, and needs no device
 
@@ -120,12 +137,21 @@ def run_pytest(cell, env, arguments, what="pytest", seconds=PYTEST_SECONDS):
     return counts
 
 
+def ignore(patterns):
+    return ["--ignore-glob=" + steps.path("tests", "python", pattern) for pattern in patterns]
+
+
+def left_out(cell):
+    """The patterns of the test files that a run of the whole matrix leaves to other cells."""
+    ends = (cells.matrix()[0], cells.matrix()[-1])
+    return [] if cell in ends else VARIES_WITH_TORCH
+
+
 def run_shadowed(cell):
-    """All tests again with each call of a static function made twice, eagerly and compiled, and compared."""
+    """The tests again with each call of a static function made twice, eagerly and compiled, and compared."""
     steps.say("%s: pytest, shadowed" % cell.name)
     env = {"FRAMEJIT_STRICT": "1", "FRAMEJIT_SHADOW": "1", "OMP_NUM_THREADS": "1"}
-    no_bytecode = "--ignore-glob=" + steps.path("tests", "python", "test_bytecode_*")
-    counts = run_pytest(cell, env, [no_bytecode], "pytest-shadowed")
+    counts = run_pytest(cell, env, ignore(COMPARES_BY_ITSELF + VARIES_WITH_TORCH), "pytest-shadowed")
     steps.say("%s: shadowed, %s" % (cell.name, counts))
     return counts
 
@@ -173,8 +199,8 @@ def run_cuda_texts(cell, env):
     return Counts(failed=int(status != 0))
 
 
-def test_cell(cell, jobs=None, threads=None, arguments=()):
-    """Set up, build and test one cell."""
+def test_cell(cell, jobs=None, threads=None, arguments=(), ignored=()):
+    """Set up, build and test one cell, but for the files of the patterns `ignored`."""
     env = {"FRAMEJIT_STRICT": "1"}
     if threads:
         env["OMP_NUM_THREADS"] = str(threads)
@@ -188,7 +214,7 @@ def test_cell(cell, jobs=None, threads=None, arguments=()):
         env["FRAMEJIT_CUDA_TEXTS"] = os.path.join(cell.build, "cuda_texts")
         shutil.rmtree(env["FRAMEJIT_CUDA_TEXTS"], ignore_errors=True)
         os.makedirs(env["FRAMEJIT_CUDA_TEXTS"])
-    counts += run_pytest(cell, env, list(arguments))
+    counts += run_pytest(cell, env, list(arguments) + ignore(ignored))
     if with_cuda:
         counts += run_cuda_texts(cell, env)
     if not arguments:
