@@ -129,6 +129,7 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
     Ref value =
         Ref::steal(Py_TYPE(descriptor)->tp_descr_get(descriptor, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
     if (!value) {  // an empty slot
+      require_none_refused();
       PyObject *type, *error, *traceback;
       PyErr_Fetch(&type, &error, &traceback);
       if (source.valid())

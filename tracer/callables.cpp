@@ -6,6 +6,7 @@
 #include "tracer/builtins.h"
 #include "tracer/library.h"
 #include "tracer/library_code.h"
+#include "tracer/type_slots.h"
 
 namespace framejit {
 namespace {
@@ -141,6 +142,7 @@ void initialise_callables() {
   if (modules_seen < 0) {
     for (const char* name : {"functools", "enum", "itertools", "operator", "collections", "copy", "inspect"})
       Ref::steal(PyImport_ImportModule(name));
+    learn_python_slots();
     fill_library();
     fill_plain_types();
     for (const CallableRow& row : kRows) wanted.push_back(&row);

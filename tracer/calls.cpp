@@ -149,8 +149,8 @@ PyObject* overridden_method(PyObject* bound) {
 }
 
 void Simulator::require_none_refused() {
+  if (!services_.gate.has_refused()) return;
   const std::string refused = services_.gate.take_refused();
-  if (refused.empty()) return;
   PyErr_Clear();
   stop(StopReason::kUnknownCall, fmt::format("C code calls {}", refused));
 }

@@ -1,5 +1,6 @@
 // What a Python frame does while C code runs for the trace (a special method that C code calls) would happen at the
-// capture, and in no later call. So such frames are kept out, and the trace stops before the instruction.
+// capture, and in no later call. So the gate is shut while a segment is traced: such frames are kept out, and the trace
+// stops before the instruction.
 #pragma once
 
 #include <string>
@@ -17,6 +18,7 @@ class FrameGate {
   virtual void end_open(int token) = 0;
   // The first function that was kept out since this was asked last; empty: none.
   virtual std::string take_refused() = 0;
+  virtual bool has_refused() const = 0;
 };
 
 // The gate as one of its functions leaves it, for a scope.

@@ -48,7 +48,6 @@ struct ProxyCall {
       return nullptr;
     }
     try {
-      OpenGate open(sim->services().gate);
       return body();
     } catch (StopTrace& stopped) {
       sim->crossing_ = std::move(stopped);

@@ -73,6 +73,7 @@ void Simulator::stop(StopReason reason, std::string detail) {
 }
 
 void Simulator::raise() {
+  require_none_refused();
   if (crossing_) {
     PyErr_Clear();
     StopTrace stopped = std::move(*crossing_);
@@ -214,9 +215,13 @@ SymValue Simulator::run_frame(SimFrame& frame) {
   FrameScope scope(frames_, &frame);
   while (true) {
     try {
-      while (!frame.returned && !frame.yielded) step(frame);
+      while (!frame.returned && !frame.yielded) {
+        step(frame);
+        require_none_refused();
+      }
       return std::move(frame.result);
     } catch (PythonRaised& raised) {
+      require_none_refused();
       if (!raised.origin.valid()) raised.origin = raise_origin();
       if (unwind(frame, raised)) continue;
       keep_generators();
@@ -308,6 +313,8 @@ void Simulator::note_left_slots(const SimFrame& root) {
 }
 
 std::unique_ptr<graph::Capture> Simulator::run() {
+  const ShutGate shut(services_.gate);
+  services_.gate.take_refused();
   services_.host.set_gate(&services_.gate);
   services_.host.begin(capture_.get(), refused_);
   session_.host = &services_.host;
@@ -345,10 +352,12 @@ std::unique_ptr<graph::Capture> Simulator::run() {
     Ref error = Ref::steal(value), t = Ref::steal(type), tb = Ref::steal(traceback);
     Ref text = Ref::steal(PyObject_Str(error.get()));
     PyErr_Clear();
+    services_.gate.take_refused();
     std::string detail = Py_TYPE(error.get())->tp_name;
     if (text) detail += std::string(": ") + PyUnicode_AsUTF8(text.get());
     throw StopTrace{TraceStop{StopReason::kUncaughtException, detail, {}}, raised.origin};
   }
+  require_none_refused();
   return std::move(capture_);
 }
 

@@ -111,18 +111,9 @@ class Simulator {
   // Runs C code. Where it enters Python code, as a special method, the trace stops before this instruction.
   template <class Body>
   SymValue without_python(Body body) {
-    try {
-      ShutGate shut(services_.gate);
-      SymValue result = body();
-      require_none_refused();
-      return result;
-    } catch (const PythonRaised&) {
-      require_none_refused();
-      throw;
-    } catch (const StopTrace&) {
-      services_.gate.take_refused();
-      throw;
-    }
+    SymValue result = body();
+    require_none_refused();
+    return result;
   }
   SymValue call_row(const CallableRow& row, PyObject* callable, CallArgs args);
   SymValue call_outside_dict_method(PyObject* descriptor, CallArgs args);

@@ -33,6 +33,8 @@ const PythonSlots& python_slots() {
 
 }  // namespace
 
+void learn_python_slots() { python_slots(); }
+
 PyTypeObject* native_base(PyTypeObject* type) {
   while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == python_slots().tp_dealloc) type = type->tp_base;
   return type;

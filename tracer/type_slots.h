@@ -5,6 +5,9 @@
 
 namespace framejit {
 
+// To be called before the first capture: it makes a class, which no capture may.
+void learn_python_slots();
+
 // The first base that is not written in Python. Types that C++ code makes at run time (pybind11's) are heap types too,
 // but have a tp_dealloc of their own.
 PyTypeObject* native_base(PyTypeObject* type);

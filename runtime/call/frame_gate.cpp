@@ -12,6 +12,8 @@ namespace {
 // A token holds the hook's in its low bits.
 constexpr int kHookBits = 8;
 
+constexpr int kWithoutHook = 2;  // as FramejitFrameHandler: for what it calls, too
+
 class HookGate final : public FrameGate {
  public:
   int shut() override { return enter(GateState::kShut, framejit_hook_enter(PyThreadState_Get())); }
@@ -19,6 +21,7 @@ class HookGate final : public FrameGate {
   int open() override { return enter(GateState::kOpen, framejit_hook_pause()); }
   void end_open(int token) override { framejit_hook_resume(leave(token)); }
   std::string take_refused() override { return std::exchange(thread_state().refused, {}); }
+  bool has_refused() const override { return !thread_state().refused.empty(); }
 
  private:
   static int enter(GateState state, int hook_token) {
@@ -40,6 +43,18 @@ bool is_finalizer(const FrameView& view) {
   return false;
 }
 
+// Importers of the program's look for modules that library code asks for.
+bool is_importer(const FrameView& view) {
+  if (PyUnicode_CompareWithASCIIString(view.code->co_name, "find_spec") != 0 || view.code->co_argcount == 0)
+    return false;
+  PyObject* const finder = framejit_frame_argument(&view, 0);
+  PyObject* const finders = PySys_GetObject("meta_path");
+  if (!finder || !finders || !PyList_CheckExact(finders)) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(finders); ++i)
+    if (PyList_GET_ITEM(finders, i) == finder) return true;
+  return false;
+}
+
 std::string name_of(const FrameView& view) {
   const char* name = PyUnicode_AsUTF8(view.code->co_name);
   if (!name) PyErr_Clear();
@@ -56,12 +71,9 @@ FrameGate& frame_gate() {
 int answer_at_gate(const FrameView& view) {
   ThreadState& state = thread_state();
   if (state.gate == GateState::kOpen || framejit_is_collecting(PyThreadState_Get())) return 0;
+  if (is_finalizer(view) || is_importer(view)) return kWithoutHook;
   // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
   if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code))) return 0;
-  if (is_finalizer(view)) {
-    state.gate = GateState::kOpen;  // for what it calls, too
-    return 0;
-  }
   if (state.refused.empty()) state.refused = name_of(view);
   // BaseException itself: `except Exception` in library code must not swallow it.
   PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");
