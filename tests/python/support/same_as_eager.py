@@ -94,10 +94,13 @@ class Case:
             check_expected_exception(eager.raised, self.raises)
         with counts.counting() as counted:
             compiled = self._account(self.compiled, change)
-        difference = eager.difference(compiled)
+        difference = self._difference(eager, compiled, change)
         if difference:
             raise AssertionError(f"{when}: the compiled run differs from eager\n{difference}") from compiled.raised
         counts.check_counts(counted, when, **expected)
+
+    def _difference(self, eager, compiled, change):
+        return eager.difference(compiled)
 
     def _eager_account(self, change):
         return self._account(self.fn, change)
