@@ -219,11 +219,17 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
 }
 
 // What a dictionary is filled from, as C code may read it: another, an object with keys() and items, or pairs.
-static SymValue dict_source(Simulator& sim, SymValue source) {
+static SymValue dict_source(Simulator& sim, SymValue source, bool ordered) {
   PyObject* obj = sim.realise(source);
-  if (PyDict_CheckExact(obj) || (PyDict_Check(obj) && !sim.has_python_specials(obj))) return sim.as_c_iterable(source);
+  if (PyDict_CheckExact(obj)) return sim.as_c_iterable(source);
+  if (PyDict_Check(obj) && !sim.has_python_specials(obj)) {
+    PyObject* keys = sim.lookup_type(Py_TYPE(obj), interned("keys"));
+    const bool is_asked = ordered || Py_TYPE(obj)->tp_iter != PyDict_Type.tp_iter;
+    if (!is_asked || (keys && is_descriptor_of_c(keys))) return sim.as_c_iterable(source);
+  }
   // As dict_merge: keys() and items are asked of what iterates in a way of its own, no method of others.
-  if (PyDict_Check(obj) && Py_TYPE(obj)->tp_iter == PyDict_Type.tp_iter)
+  // An OrderedDict asks all but dictionaries proper.
+  if (!ordered && PyDict_Check(obj) && Py_TYPE(obj)->tp_iter == PyDict_Type.tp_iter)
     return sim.world().find(obj) ? SymValue(sim.snapshot_dict_items(obj)) : source;
   auto keys = sim.find_attr(source, interned("keys"));
   if (!keys) return sim.as_c_iterable(source);
@@ -236,10 +242,15 @@ static SymValue dict_source(Simulator& sim, SymValue source) {
   return SymValue(std::move(dict));
 }
 
+static bool fills_ordered_dict(PyObject* callable) {
+  PyTypeObject* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : PyDescr_TYPE(callable);
+  return PyType_IsSubtype(type, &PyODict_Type);
+}
+
 SymValue call_dict(Simulator& sim, PyObject* callable, CallArgs args) {
   const size_t source = PyType_Check(callable) ? 0 : 1;  // a method has self in front
   if (args.positional.size() == source + 1)
-    args.positional[source] = dict_source(sim, std::move(args.positional[source]));
+    args.positional[source] = dict_source(sim, std::move(args.positional[source]), fills_ordered_dict(callable));
   return sim.call_c(callable, args);
 }
 
@@ -319,7 +330,8 @@ SymValue call_with_traceback(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_vars(Simulator& sim, PyObject*, CallArgs args) {
   if (args.count() != 1) sim.stop(StopReason::kUnknownCall, "vars of the frame");
-  return sim.load_attr(args.positional[0], "__dict__");
+  if (auto dict = sim.find_attr(args.positional[0], interned("__dict__"))) return std::move(*dict);
+  sim.raise(PyExc_TypeError, "vars() argument must have __dict__ attribute");
 }
 
 SymValue call_callable(Simulator& sim, PyObject*, CallArgs args) {

@@ -161,7 +161,8 @@ SymValue call_max(Simulator& sim, PyObject* callable, CallArgs args) {
 
 SymValue call_list_sort(Simulator& sim, PyObject* callable, CallArgs args) {
   if (!has_key_function(args)) {
-    Ref items = sim.check(PySequence_List(sim.realise(args.positional.at(0))));
+    PyObject* list = sim.realise(args.positional.at(0));
+    Ref items = sim.check(PyList_Check(list) ? PyList_GetSlice(list, 0, PyList_GET_SIZE(list)) : PySequence_List(list));
     plain_items(sim, SymValue(std::move(items)), callable);
   }
   for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));

@@ -355,6 +355,16 @@ static bool is_descriptor_type(PyObject* callable) {
   return type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
 }
 
+// A set takes over what another one has, of a subclass too, and asks no __iter__ of it.
+static bool copies_table(Simulator& sim, PyObject* callable, SymValue& value) {
+  const bool makes_set = callable == reinterpret_cast<PyObject*>(&PySet_Type) ||
+                         callable == reinterpret_cast<PyObject*>(&PyFrozenSet_Type);
+  if (!makes_set || !PyAnySet_Check(sim.realise(value))) return false;
+  if (sim.is_outside_opaque(value.get()))
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("a copy of a '{}'", Py_TYPE(value.get())->tp_name));
+  return true;
+}
+
 SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArgs args) {
   if (is_in_body()) require_pure(row, args.positional.empty() ? nullptr : realise(args.positional[0]), args);
   switch (row.kind) {
@@ -376,7 +386,8 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       for (auto& [name, value] : args.keywords) value = as_c_callback(std::move(value));
       [[fallthrough]];
     case CallableKind::kIterate:
-      for (SymValue& value : args.positional) value = as_c_iterable(std::move(value));
+      for (SymValue& value : args.positional)
+        if (!copies_table(*this, callable, value)) value = as_c_iterable(std::move(value));
       break;
     case CallableKind::kPure:
     case CallableKind::kRecord:

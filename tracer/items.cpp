@@ -96,6 +96,20 @@ static bool is_type_argument(World& world, PyObject* obj, int depth = 4) {
   return is_plain_data(obj) || PyType_Check(obj);
 }
 
+// The items of an outside list or tuple of a subclass, as C code has them: its own methods are not asked.
+Py_ssize_t Simulator::stored_length(PyObject* obj) {
+  const Py_ssize_t size = Py_SIZE(obj);
+  world_.guard(GuardKind::kLength, world_.find(obj)->source, nullptr, static_cast<uint64_t>(size));
+  return size;
+}
+
+SymValue Simulator::stored_item(PyObject* obj, Py_ssize_t index) {
+  const bool tuple = PyTuple_Check(obj);
+  return world_.wrap(
+      tuple ? PyTuple_GET_ITEM(obj, index) : PyList_GET_ITEM(obj, index),
+      world_.sources().item(tuple ? SourceKind::kTupleItem : SourceKind::kListItem, world_.find(obj)->source, index));
+}
+
 SymValue Simulator::get_item(SymValue container, SymValue key) {
   PyObject* obj = realise(container);
   const bool plain_tensor = is_tensor(obj) && !has_own_special(obj, "__getitem__");
@@ -130,15 +144,13 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
     }
     if ((PyTuple_Check(obj) || PyList_Check(obj)) && PyIndex_Check(key.get())) {
       require_plain(CallArgs{{key}, {}}, nullptr);
-      Py_ssize_t size = length(container);
+      const Py_ssize_t size = stored_length(obj);
       Py_ssize_t index = PyNumber_AsSsize_t(key.get(), PyExc_IndexError);
       if (index == -1 && PyErr_Occurred()) raise();
       if (index < 0) index += size;
-      if (index < 0 || index >= size) raise(PyExc_IndexError, "tuple index out of range");
-      bool tuple = PyTuple_Check(obj);
-      PyObject* item = tuple ? PyTuple_GET_ITEM(obj, index) : PyList_GET_ITEM(obj, index);
-      return world_.wrap(
-          item, world_.sources().item(tuple ? SourceKind::kTupleItem : SourceKind::kListItem, outside->source, index));
+      if (index < 0 || index >= size)
+        raise(PyExc_IndexError, PyTuple_Check(obj) ? "tuple index out of range" : "list index out of range");
+      return stored_item(obj, index);
     }
     stop(StopReason::kUnsupportedValue, fmt::format("an item of '{}'", Py_TYPE(obj)->tp_name));
   }
@@ -206,7 +218,9 @@ bool Simulator::contains(SymValue container, SymValue item) {
       }
       stop(StopReason::kUnsupportedValue, fmt::format("membership in '{}'", Py_TYPE(obj)->tp_name));
     }
-    if (auto iter = lookup_type(Py_TYPE(obj), interned("__iter__")); iter && PyFunction_Check(iter)) {
+    const auto* sequence = Py_TYPE(obj)->tp_as_sequence;
+    const auto iter = sequence && sequence->sq_contains ? nullptr : lookup_type(Py_TYPE(obj), interned("__iter__"));
+    if (iter && PyFunction_Check(iter)) {
       const bool needle_first = bytecode::traits(frame().code->version).needle_first;
       SymValue iterator = get_iter(container);
       while (auto each = next(iterator)) {
@@ -270,9 +284,9 @@ SymValue Simulator::get_iter(SymValue iterable) {
     }
     if (PyTuple_Check(obj) || PyList_Check(obj)) {
       Ref items = check(PyList_New(0));
-      Py_ssize_t size = length(iterable);
+      const Py_ssize_t size = stored_length(obj);
       for (Py_ssize_t i = 0; i < size; ++i) {
-        SymValue item = get_item(iterable, SymValue(check(PyLong_FromSsize_t(i))));
+        SymValue item = stored_item(obj, i);
         check_status(PyList_Append(items.get(), hold(item)));
       }
       note_snapshot(items.get(), obj, builtin("iter"));

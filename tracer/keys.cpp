@@ -58,7 +58,12 @@ bool Simulator::rely_on_keys(PyObject* container) {
   }
   const bool has_items = PyTuple_Check(container) || PyList_Check(container) || PyAnySet_Check(container);
   if (!has_items && !is_keyed_type(Py_TYPE(container))) return false;
-  Ref iterator = Ref::steal(PyAnySet_Check(container) ? PySet_Type.tp_iter(container) : PyObject_GetIter(container));
+  // As the C code that hashes the items or looks them up, which asks no __iter__ of a subclass.
+  const getiterfunc stored = PyAnySet_Check(container)  ? PySet_Type.tp_iter
+                             : PyTuple_Check(container) ? PyTuple_Type.tp_iter
+                             : PyList_Check(container)  ? PyList_Type.tp_iter
+                                                        : PyObject_GetIter;
+  Ref iterator = Ref::steal(stored(container));
   while (iterator) {
     Ref item = Ref::steal(PyIter_Next(iterator.get()));
     if (!item) break;

@@ -84,10 +84,14 @@ bool is_sequence_operator(PyObject* method) {
 SymValue Simulator::operator_method(PyObject* self, const char* name, SymValue other) {
   if (auto result = call_special(self, name, {other})) return *result;
   PyObject* method = lookup_type(Py_TYPE(self), interned(name));
-  if (!method || is_sequence_operator(method)) return SymValue::borrow(Py_NotImplemented);
+  const PyNumberMethods* numbers = Py_TYPE(self)->tp_as_number;
+  // The slot of numbers has it in a subclass, and comes first (update_one_slot of Objects/typeobject.c).
+  const bool adds_in_place = numbers && numbers->nb_inplace_add && strcmp(name, "__iadd__") == 0;
+  if (!method || (is_sequence_operator(method) && !adds_in_place)) return SymValue::borrow(Py_NotImplemented);
   if (data_family(self) != &PyUnicode_Type && are_apart(self, other.get())) return SymValue::borrow(Py_NotImplemented);
   if (is_tensor(self)) {  // its methods turn the TypeError that they raise into NotImplemented
-    if (PyObject_HasAttrString(other.get(), "__torch_function__"))
+    const bool is_scalar = PyLong_Check(other.get()) || PyFloat_Check(other.get()) || PyComplex_Check(other.get());
+    if (is_scalar || PyObject_HasAttrString(other.get(), "__torch_function__"))
       stop(StopReason::kUnsupportedValue,
            fmt::format("{} of a tensor and a '{}'", name, Py_TYPE(other.get())->tp_name));
     return SymValue::borrow(Py_NotImplemented);
@@ -362,13 +366,13 @@ bool Simulator::truth(SymValue& value) {
       return result->get() == Py_True;
     }
     PyTypeObject* type = Py_TYPE(obj);
-    lookup_type(type, interned("__len__"));  // it may get one
-    bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
-                 (type->tp_as_sequence && type->tp_as_sequence->sq_length);
-    if (sized) return length(value) != 0;
-    if (type->tp_as_number && type->tp_as_number->nb_bool && is_outside_opaque(obj))
-      stop(StopReason::kUnsupportedValue, fmt::format("truth of '{}'", type->tp_name));
-    if (!(type->tp_as_number && type->tp_as_number->nb_bool)) return true;
+    if (!type->tp_as_number || !type->tp_as_number->nb_bool) {
+      lookup_type(type, interned("__len__"));  // it may get one
+      const bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                         (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+      return !sized || length(value) != 0;
+    }
+    if (is_outside_opaque(obj)) stop(StopReason::kUnsupportedValue, fmt::format("truth of '{}'", type->tp_name));
   }
   int result = PyObject_IsTrue(obj);
   check_status(result);

@@ -39,6 +39,8 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
   };
   if (!strcmp(name, "__getitem__")) {
     if (auto found = item()) return *found;
+    if (lookup_type(Py_TYPE(self.get()), interned("__missing__")))
+      stop(StopReason::kUnsupportedValue, "__missing__ of a dict");
     PyErr_SetObject(PyExc_KeyError, args.positional[1].get());
     raise();
   }

@@ -127,6 +127,8 @@ class Simulator {
   // A real dict of a mapping's items, read in the simulation.
   Ref snapshot_dict(const SymValue& mapping);
   Ref snapshot_dict_items(PyObject* mapping);
+  Py_ssize_t stored_length(PyObject* obj);
+  SymValue stored_item(PyObject* obj, Py_ssize_t index);
   Ref keys_of_outside(PyObject* mapping);
   bool has_hooks(PyObject* module);
   // Calls the special method if the type has it in Python code; empty if it has none.

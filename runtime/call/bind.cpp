@@ -136,7 +136,8 @@ bool ArgumentBinder::unbind_frame(const FramejitFrameView& view, std::vector<PyO
   PyObject* extra = varkeywords_ >= 0 ? framejit_frame_argument(&view, varkeywords_) : nullptr;
   Py_ssize_t position = 0;
   for (PyObject *key, *value; extra && names && PyDict_Next(extra, &position, &key, &value);) {
-    if (PyList_Append(names.get(), key) < 0) return false;
+    // A call with these would hash them once more, which code of the program may do.
+    if (!PyUnicode_CheckExact(key) || PyList_Append(names.get(), key) < 0) return false;
     values->push_back(value);
   }
   if (names && PyList_GET_SIZE(names.get()) != 0) *kwnames = Ref::steal(PyList_AsTuple(names.get()));
