@@ -20,6 +20,7 @@ PyObject* attribute_name(Simulator& sim, SymValue& name) {
     sim.stop(StopReason::kUnsupportedAttribute, "a name of an attribute that is no string");
   if (sim.has_python_specials(obj))
     sim.stop(StopReason::kUnsupportedValue, "a name of an attribute with its own methods");
+  sim.world().rely_on_hashed_value(obj);
   return obj;
 }
 
@@ -212,6 +213,12 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   if (auto result = sim.call_special(obj, "__format__", {spec}))
     return of_type(sim, *result, &PyUnicode_Type, "__format__");
   if (has_plain_text(sim, obj)) return sim.call_c(callable, args);
+  // Texts and numbers of subclasses: __str__ is asked where no format is given, else the value is written.
+  if (PyUnicode_GET_LENGTH(spec.get()) != 0 && (PyUnicode_Check(obj) || PyLong_Check(obj) || PyFloat_Check(obj))) {
+    if (sim.is_outside_opaque(obj))
+      sim.stop(StopReason::kUnsupportedValue, fmt::format("a '{}' is formatted", Py_TYPE(obj)->tp_name));
+    return sim.call_c(callable, args);
+  }
   PyObject* str = reinterpret_cast<PyObject*>(&PyUnicode_Type);
   CallArgs text_args{{args.positional[0]}, {}};
   args.positional[0] = call_str(sim, str, text_args);

@@ -39,9 +39,25 @@ bool has_name(PyObject* method, std::initializer_list<const char*> names) {
 
 }  // namespace
 
+// Of a tuple of a subclass, as namedtuples are. False: its items are no plain values.
+bool Simulator::rely_on_stored_items(PyObject* tuple) {
+  PyObject** const items = PySequence_Fast_ITEMS(tuple);
+  const bool plain = std::all_of(items, items + PyTuple_GET_SIZE(tuple), [](PyObject* item) {
+    return item == Py_None || PyBool_Check(item) || PyLong_CheckExact(item) || PyUnicode_CheckExact(item);
+  });
+  if (!plain) return false;
+  const Py_ssize_t size = stored_length(tuple);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    SymValue item = stored_item(tuple, i);
+    realise(item);
+  }
+  return true;
+}
+
 bool Simulator::rely_on_key(PyObject* key) {
+  if (PyTuple_Check(key) && is_outside_opaque(key) && rely_on_stored_items(key)) return false;
+  world_.rely_on_hashed_value(key);
   if (PyTuple_Check(key) || PyFrozenSet_Check(key)) return rely_on_keys(key);
-  world_.rely_on_identity(key);
   const Outside* outside = world_.find(key);
   if (!outside || (outside->kind != OutsideKind::kOpaque && outside->kind != OutsideKind::kTensor)) return false;
   keys_.insert(key);
@@ -110,13 +126,16 @@ void Simulator::rely_on_made_keys(PyObject* obj) {
 }
 
 void Simulator::require_plain_key(PyObject* key) {
-  rely_on_key(key);
   if (PyTuple_CheckExact(key)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) require_plain_key(PyTuple_GET_ITEM(key, i));
     return;
   }
-  if (is_plain_data(key) || is_tensor(key)) return;
-  if (is_identity_constant(key) && !hashes_in_python(key)) return;
+  if (!is_plain_data(key) && !is_tensor(key) && (!is_identity_constant(key) || hashes_in_python(key)))
+    require_hash_in_c(key);
+  rely_on_key(key);
+}
+
+void Simulator::require_hash_in_c(PyObject* key) {
   for (const char* name : {"__hash__", "__eq__"})
     if (PyObject* found = lookup_type(Py_TYPE(key), interned(name));
         found && found != Py_None && !is_descriptor_of_c(found))

@@ -129,6 +129,8 @@ class Simulator {
   Ref snapshot_dict_items(PyObject* mapping);
   Py_ssize_t stored_length(PyObject* obj);
   SymValue stored_item(PyObject* obj, Py_ssize_t index);
+  bool rely_on_stored_items(PyObject* tuple);
+  void require_hash_in_c(PyObject* key);
   Ref keys_of_outside(PyObject* mapping);
   bool has_hooks(PyObject* module);
   // Calls the special method if the type has it in Python code; empty if it has none.

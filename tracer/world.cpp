@@ -351,6 +351,15 @@ void World::rely_on_identity(PyObject* obj) {
   if (const Outside* outside = find(obj)) guard(GuardKind::kIdIs, outside->source, obj);
 }
 
+void World::rely_on_hashed_value(PyObject* obj) {
+  rely_on_identity(obj);
+  const Outside* outside = find(obj);
+  if (!outside || outside->kind != OutsideKind::kOpaque) return;
+  const hashfunc hash = Py_TYPE(obj)->tp_hash;
+  if (hash != PyBaseObject_Type.tp_hash && hash != PyObject_HashNotImplemented)
+    guard(GuardKind::kIdIs, outside->source, obj);
+}
+
 // Puts the real list's items before those that the trace appended.
 void World::read_list(PyObject* shadow) {
   const Ref real = outside_[shadow].real;

@@ -97,6 +97,8 @@ class World {
   }
   // Guards which object this is, where its representation does not say so: a function that was found by its code.
   void rely_on_identity(PyObject* obj);
+  // The same of a key: which object it is, if it hashes by its value, as dates, paths and numbers of subclasses do.
+  void rely_on_hashed_value(PyObject* obj);
   // Of a special form or a type of typing: which one it is, if the program holds it.
   void rely_on_typing_object(PyObject* obj);
   // Where an object is read again: an outside object's source; a constant source for types, functions and modules; an
