@@ -1,6 +1,7 @@
 #include "runtime/call/frame_gate.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "eval_frame/hook.h"
 #include "runtime/call/thread_state.h"
@@ -43,16 +44,14 @@ bool is_finalizer(const FrameView& view) {
   return false;
 }
 
-// Importers of the program's look for modules that library code asks for.
-bool is_importer(const FrameView& view) {
-  if (PyUnicode_CompareWithASCIIString(view.code->co_name, "find_spec") != 0 || view.code->co_argcount == 0)
-    return false;
-  PyObject* const finder = framejit_frame_argument(&view, 0);
-  PyObject* const finders = PySys_GetObject("meta_path");
-  if (!finder || !finders || !PyList_CheckExact(finders)) return false;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(finders); ++i)
-    if (PyList_GET_ITEM(finders, i) == finder) return true;
-  return false;
+// Importers of the program's look for modules that library code asks for: importlib calls them, whatever they are.
+bool is_importer() {
+  auto* const caller = reinterpret_cast<PyObject*>(PyEval_GetFrame());
+  const Ref code = Ref::steal(caller ? PyObject_GetAttrString(caller, "f_code") : nullptr);
+  if (!code) return PyErr_Clear(), false;
+  const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
+  if (!file) PyErr_Clear();
+  return file && std::string_view(file).substr(0, 17) == "<frozen importlib";
 }
 
 std::string name_of(const FrameView& view) {
@@ -71,9 +70,10 @@ FrameGate& frame_gate() {
 int answer_at_gate(const FrameView& view) {
   ThreadState& state = thread_state();
   if (state.gate == GateState::kOpen || framejit_is_collecting(PyThreadState_Get())) return 0;
-  if (is_finalizer(view) || is_importer(view)) return kWithoutHook;
+  if (is_finalizer(view)) return kWithoutHook;
   // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
   if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code))) return 0;
+  if (is_importer()) return kWithoutHook;
   if (state.refused.empty()) state.refused = name_of(view);
   // BaseException itself: `except Exception` in library code must not swallow it.
   PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");

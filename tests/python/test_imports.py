@@ -8,6 +8,7 @@ import torch
 
 import framejit
 from support.counts import counting
+from support.same_as_eager import assert_same_as_eager
 from support.source import define_function
 
 IMPORTS = """
@@ -115,3 +116,40 @@ def test_package_of_relative_imports_may_change(registered):
     assert torch.equal(compiled(x), x + 2)
     f.__globals__["__package__"] = "made.inner"
     assert torch.equal(compiled(x), x + 20)
+
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return None
+
+
+class StaticFinder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None
+
+
+class RenamedFinder:
+    def search(self, name, path=None, target=None):
+        return None
+
+    find_spec = search
+
+
+class OldFinder:
+    def find_module(self, name, path=None):
+        return None
+
+
+@pytest.mark.parametrize("finder", [Finder(), Finder, StaticFinder(), RenamedFinder(), OldFinder()], ids=["instance", "class", "static", "renamed", "old"])
+def test_importers_of_the_program_are_asked_while_library_code_is_traced(monkeypatch, finder):
+    """torch.autocast looks for a package that is not there."""
+    if finder is Finder:  # a class, as setuptools has them
+        finder = type("ClassFinder", (Finder,), {"find_spec": classmethod(Finder.find_spec)})
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+
+    def fn(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return x @ x
+
+    assert_same_as_eager(fn, torch.ones(2, 2), ops=None, miss=None)
