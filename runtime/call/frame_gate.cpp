@@ -13,6 +13,9 @@ namespace {
 // A token holds the hook's in its low bits.
 constexpr int kHookBits = 8;
 
+// The functions of importlib that call importers (Lib/importlib/_bootstrap.py and _bootstrap_external.py).
+const char* const kSearches[] = {"_find_spec", "_find_spec_legacy", "_get_spec", "_legacy_get_spec", "_path_hooks"};
+
 constexpr int kWithoutHook = 2;  // as FramejitFrameHandler: for what it calls, too
 
 class HookGate final : public FrameGate {
@@ -44,14 +47,18 @@ bool is_finalizer(const FrameView& view) {
   return false;
 }
 
-// Importers of the program's look for modules that library code asks for: importlib calls them, whatever they are.
+// Importers of the program's look for modules that library code asks for: what importlib calls to find one, whatever it
+// is. The module itself is code of the program.
 bool is_importer() {
   auto* const caller = reinterpret_cast<PyObject*>(PyEval_GetFrame());
   const Ref code = Ref::steal(caller ? PyObject_GetAttrString(caller, "f_code") : nullptr);
   if (!code) return PyErr_Clear(), false;
-  const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
+  const auto* of_caller = reinterpret_cast<PyCodeObject*>(code.get());
+  const char* file = PyUnicode_AsUTF8(of_caller->co_filename);
   if (!file) PyErr_Clear();
-  return file && std::string_view(file).substr(0, 17) == "<frozen importlib";
+  if (!file || std::string_view(file).substr(0, 17) != "<frozen importlib") return false;
+  return std::any_of(std::begin(kSearches), std::end(kSearches),
+                     [&](const char* name) { return PyUnicode_CompareWithASCIIString(of_caller->co_name, name) == 0; });
 }
 
 std::string name_of(const FrameView& view) {

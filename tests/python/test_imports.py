@@ -1,5 +1,8 @@
 """Imports inside of functions: they find what sys.modules has at the time of the call."""
 
+import builtins
+import importlib
+import pickle
 import sys
 import types
 
@@ -153,3 +156,33 @@ def test_importers_of_the_program_are_asked_while_library_code_is_traced(monkeyp
             return x @ x
 
     assert_same_as_eager(fn, torch.ones(2, 2), ops=None, miss=None)
+
+
+WAYS = {
+    "__import__": lambda name, pickled: __import__(name).Made.number,
+    "import_module": lambda name, pickled: importlib.import_module(name).Made.number,
+    "pickle": lambda name, pickled: pickle.loads(pickled).number,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_module_of_the_program_that_c_code_imports_runs_in_each_call(monkeypatch, tmp_path, way):
+    (tmp_path / "imported_late.py").write_text("IMPORTS.append(1)\nclass Made:\n    number = len(IMPORTS)\n")
+    imports = []
+    monkeypatch.setattr(builtins, "IMPORTS", imports, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    pickled = pickle.dumps(importlib.import_module("imported_late").Made)
+    importing = WAYS[way]
+
+    def fn(x):
+        return x + 1, importing("imported_late", pickled)
+
+    compiled = framejit.to_static(fn)
+    numbers = []
+    with counting() as counted:
+        for _ in range(3):
+            del sys.modules["imported_late"]
+            numbers.append(compiled(torch.ones(2))[1])
+    assert numbers == [2, 3, 4]
+    assert counted.graphs >= 1, counted
+    del sys.modules["imported_late"]
