@@ -126,7 +126,7 @@ void MetaCall::run() {
   AskedDevice asked(result_device().type());
   try {
     std::optional<LetKernelThrough> let_through;
-    if (op_.custom && meta_call_gate) let_through.emplace();
+    if (meta_call_gate) let_through.emplace();  // torch's own call what other packages wrote in Python
     op_.handle.callBoxed(stack_);
   } catch (const c10::NotImplementedError& error) {
     stop_trace("OperatorFailed", op_.info->name + " has no Meta kernel");
