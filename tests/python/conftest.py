@@ -11,6 +11,8 @@ from support.fixtures import (  # noqa: E402, F401
     fresh_framejit,
     pytest_collection_finish,
     pytest_runtest_makereport,
+    pytest_sessionfinish,
+    settled_heap,
 )
 from support.skip_list import pytest_collection_modifyitems  # noqa: E402, F401
 

@@ -1,8 +1,10 @@
 """No reference is lost or kept per call: blocks of memory and reference counts."""
 
 import gc
+import itertools
 import sys
 import threading
+import types
 
 import pytest
 import torch
@@ -23,29 +25,45 @@ def settle(run, calls):
     gc.collect()
 
 
+old = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_was_there(settled_heap):
+    """The collector passes over what was there before these tests; `old` is what a capture may refer to of it."""
+    gc.unfreeze()
+    kinds = (type, types.ModuleType, types.FunctionType)
+    old.extend(thing for thing in gc.get_objects() if issubclass(type(thing), kinds))
+    gc.freeze()
+    yield
+    old.clear()
+
+
 def totals():
-    """What must not grow: allocated blocks, and references to constants and to all that the collector knows.
+    """What must not grow: allocated blocks, and references to constants, classes, functions and modules and to all that these
+    tests make.
 
     A debug build's own total of references is of no use here: torch is built for the release interpreter and does not keep
     it, so that it grows by one for each tensor that eager makes."""
-    references = sum(map(sys.getrefcount, gc.get_objects())) + sum(map(sys.getrefcount, (None, True, (), "", 0)))
-    return sys.getallocatedblocks(), references
+    known = itertools.chain(old, gc.get_objects(), (None, True, (), "", 0))
+    return sys.getallocatedblocks(), sum(map(sys.getrefcount, known))
 
 
 def growth(run, most_tries=60):
-    """What `CALLS` calls add, after a warm-up; the least of up to `most_tries`, so that chance does not count.
+    """What `CALLS` calls add, after a warm-up; what came nearest to nothing in up to `most_tries`, so that chance does not
+    count, neither what is kept once nor what something older lets go.
 
     A leak adds to each try. What an interpreter keeps for itself settles after a few hundred calls, its tables of classes
     after some thousand where many tests ran before."""
     settle(run, 10)
-    tries = []
+    least = [sys.maxsize, sys.maxsize]
     for _ in range(most_tries):
         before = totals()
         settle(run, CALLS)
-        tries.append([after - first for after, first in zip(totals(), before)])
-        if max(map(min, zip(*tries))) < CALLS // 2:
+        least = [min(abs(after - first), other) for after, first, other in zip(totals(), before, least)]
+        if max(least) < CALLS // 2:
             break
-    return max(map(min, zip(*tries)))
+    return max(least)
 
 
 def check_no_leak(run):
