@@ -41,6 +41,8 @@ VARIES_WITH_TORCH = [
     "test_operator_database.py",
     "test_ops.py",
 ]
+# Of these, the kernels' CUDA text is the same with every torch, and long to compile for the host.
+CUDA_TEXTS = ["test_native_cuda.py"]
 # These compare with eager themselves, or run processes of their own.
 COMPARES_BY_ITSELF = [
     "test_bytecode_*.py",
@@ -143,8 +145,9 @@ def ignore(patterns):
 
 def left_out(cell):
     """The patterns of the test files that a run of the whole matrix leaves to other cells."""
-    ends = (cells.matrix()[0], cells.matrix()[-1])
-    return [] if cell in ends else VARIES_WITH_TORCH
+    if cell.name == CUDA_CELL:
+        return []
+    return CUDA_TEXTS if cell == cells.matrix()[0] else VARIES_WITH_TORCH
 
 
 def run_shadowed(cell):
