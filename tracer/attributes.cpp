@@ -22,26 +22,6 @@ bool is_tuple_getter(PyObject* descriptor) {
   return std::string_view(Py_TYPE(descriptor)->tp_name).find("_tuplegetter") != std::string_view::npos;
 }
 
-bool is_forbidden_tensor_attribute(PyObject* name) {
-  static const char* const kNames[] = {"grad_fn",
-                                       "_grad_fn",
-                                       "_backward_hooks",
-                                       "_post_accumulate_grad_hooks",
-                                       "_version",
-                                       "_base",
-                                       "output_nr",
-                                       "_cdata",
-                                       "_is_view",
-                                       "__cuda_array_interface__",
-                                       "__array_interface__",
-                                       "retains_grad",
-                                       "__dict__",
-                                       "name"};
-  for (const char* forbidden : kNames)
-    if (PyUnicode_CompareWithASCIIString(name, forbidden) == 0) return true;
-  return false;
-}
-
 }  // namespace
 
 PyObject* instance_dict(PyObject* obj) {
@@ -269,53 +249,16 @@ SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, boo
   no_attribute(*this, obj, name);
 }
 
-// Whether it is asked for the grad_fn of a leaf, or of what needs no gradient: the guards know that.
-static bool has_no_history(Simulator& sim, PyObject* fake, PyObject* name) {
-  if (PyUnicode_CompareWithASCIIString(name, "grad_fn") != 0) return false;
-  return sim.check(PyObject_GetAttr(fake, name)).get() == Py_None;
-}
-
-static SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
-  PyObject* fake = owner.get();
-  World& world = sim.world();
-  World::OverlayRead written = world.overlay(fake, name);
-  if (written.found && written.value) return SymValue::borrow(written.value);
-  PyObject* found = sim.lookup_type(Py_TYPE(fake), name);
-  const Outside* outside = world.find(fake);
-  if (found) {
-    if (has_no_history(sim, fake, name)) return SymValue::borrow(Py_None);
-    if (is_forbidden_tensor_attribute(name))
-      sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of a tensor", PyUnicode_AsUTF8(name)));
-    if (outside && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
-      Ref grad = sim.check(PyObject_GetAttr(outside->real.get(), name));
-      return world.wrap(sim.keep(grad), world.sources().read(SourceKind::kTensorGrad, outside->source));
-    }
-    if (PyFunction_Check(found) || Py_TYPE(found)->tp_descr_get) {
-      sim.mark_location();
-      SymValue value = sim.from_real(sim.check(PyObject_GetAttr(fake, name)));
-      if (sim.is_in_backward() && Py_TYPE(found)->tp_descr_set)
-        sim.require_frozen_answer(PyUnicode_AsUTF8(name), value.get());
-      return value;
-    }
-    return SymValue::borrow(found);
+// As slot_tp_getattr_hook: who has a __getattribute__ is asked for all, and __getattr__ for what it does not know.
+SymValue load_by_getattribute(Simulator& sim, PyObject* hook, const SymValue& owner, PyObject* name) {
+  PyObject* getattr = sim.lookup_type(Py_TYPE(owner.get()), interned("__getattr__"));
+  try {
+    return sim.call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
+  } catch (const PythonRaised&) {
+    if (!getattr || !PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
+    PyErr_Clear();
+    return sim.call(SymValue::borrow(getattr), {owner, SymValue::borrow(name)});
   }
-  PyObject* real = outside ? outside->real.get() : fake;
-  PyObject* dict = instance_dict(real);
-  sim.require_own_dict(fake, dict);
-  if (PyObject* shadow = world.shown_of(fake, dict)) {
-    if (PyObject* value = PyDict_GetItemWithError(shadow, name)) return SymValue::borrow(value);
-    no_attribute(sim, fake, name);
-  }
-  PyObject* value = dict ? PyDict_GetItemWithError(dict, name) : nullptr;
-  if (outside) {
-    SourceId dict_source = world.sources().read(SourceKind::kInstanceDict, outside->source);
-    if (value)
-      return world.wrap(value, world.sources().keyed(SourceKind::kDictItem, dict_source, world.pool().add(name)));
-    world.guard(GuardKind::kHasNoKey, dict_source, name);
-  } else if (value) {
-    return SymValue::borrow(value);
-  }
-  no_attribute(sim, fake, name);
 }
 
 static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
@@ -442,16 +385,7 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   if (is_heap_type(type)) {
     PyObject* hook = lookup_type(type, interned("__getattribute__"));
     if (hook == library().object_getattribute || !hook) return generic_load_attr(owner, name, true);
-    if (PyFunction_Check(hook)) {
-      PyObject* getattr = lookup_type(type, interned("__getattr__"));
-      try {
-        return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
-      } catch (const PythonRaised&) {
-        if (!getattr || !PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
-        PyErr_Clear();
-        return call(SymValue::borrow(getattr), {owner, SymValue::borrow(name)});
-      }
-    }
+    if (PyFunction_Check(hook)) return load_by_getattribute(*this, hook, owner, name);
     if (Py_TYPE(hook) != &PyWrapperDescr_Type)
       stop(StopReason::kUnsupportedAttribute, "__getattribute__ is no function");
   }

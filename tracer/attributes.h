@@ -21,4 +21,11 @@ PyObject* instance_dict(PyObject* obj);
 // torch.nn.Module.__getattr__: parameters, buffers, submodules. Empty: none of them has it.
 std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name);
 
+// As slot_tp_getattr_hook, for a class whose __getattribute__ is the function `hook`.
+SymValue load_by_getattribute(Simulator& sim, PyObject* hook, const SymValue& owner, PyObject* name);
+
+SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name);
+// object.__getattribute__ of a tensor: no method of its class is asked.
+SymValue load_tensor_attr_without_hooks(Simulator& sim, const SymValue& owner, PyObject* name);
+
 }  // namespace framejit

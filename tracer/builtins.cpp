@@ -1,6 +1,7 @@
 // Builtins whose meaning depends on attributes, iteration or truth of simulated objects.
 #include "tracer/builtins.h"
 
+#include "tracer/attributes.h"
 #include "tracer/library.h"
 #include "tracer/library_code.h"
 #include "tracer/proxies.h"
@@ -353,6 +354,8 @@ SymValue call_object_getattribute(Simulator& sim, PyObject*, CallArgs args) {
   // It looks into the dictionary of the class alone, after its metaclass.
   if (PyType_Check(sim.realise(args.positional[0])))
     sim.stop(StopReason::kUnsupportedAttribute, "object.__getattribute__ of a class");
+  if (sim.is_tensor(args.positional[0].get()))
+    return load_tensor_attr_without_hooks(sim, args.positional[0], attribute_name(sim, args.positional[1]));
   return sim.generic_load_attr(args.positional[0], attribute_name(sim, args.positional[1]), false);
 }
 
@@ -360,6 +363,8 @@ SymValue call_object_setattr(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 3, 3, "object.__setattr__");
   if (PyType_Check(sim.realise(args.positional[0])))
     sim.stop(StopReason::kGlobalMutation, "an attribute of a class is set");
+  if (sim.is_tensor(args.positional[0].get()))
+    sim.stop(StopReason::kUnsupportedAttribute, "object.__setattr__ of a tensor");
   sim.generic_store_attr(args.positional[0], attribute_name(sim, args.positional[1]), args.positional[2]);
   return SymValue::borrow(Py_None);
 }

@@ -76,6 +76,8 @@ const char* why_not_input(PyObject* real) {
   PyTypeObject* type = Py_TYPE(real);
   if (type != tensor_type() && type != parameter_type() && overrides_functions(type))
     return "a tensor subclass with __torch_function__";
+  // What stands for the tensor takes its class on.
+  if (type->tp_basicsize != tensor_type()->tp_basicsize) return "a tensor subclass with slots";
   return nullptr;
 }
 
