@@ -262,6 +262,20 @@ SymValue call_dict(Simulator& sim, PyObject* callable, CallArgs args) {
   return sim.call_c(callable, args);
 }
 
+// False where the item's error ends an iteration, as in reversed_next.
+static bool append_item(Simulator& sim, PyObject* list, const SymValue& container, Py_ssize_t index) {
+  try {
+    SymValue item = sim.get_item(container, SymValue(sim.check(PyLong_FromSsize_t(index))));
+    sim.check_status(PyList_Append(list, sim.realise(item)));
+    return true;
+  } catch (const PythonRaised&) {
+    const bool ends = PyErr_ExceptionMatches(PyExc_IndexError) || PyErr_ExceptionMatches(PyExc_StopIteration);
+    PyErr_Clear();
+    if (!ends) sim.stop(StopReason::kUnsupportedValue, "reversed by a __getitem__ that raises");
+    return false;
+  }
+}
+
 SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
   expect(sim, args, 1, 1, "reversed");
   PyObject* obj = sim.realise(args.positional[0]);
@@ -269,12 +283,9 @@ SymValue call_reversed(Simulator& sim, PyObject* callable, CallArgs args) {
   if (PyObject* method = sim.lookup_type(Py_TYPE(obj), interned("__getitem__")); method && PyFunction_Check(method)) {
     if (!is_library_namespace(PyFunction_GET_GLOBALS(method)))  // it is called item by item, as the loop goes on
       sim.stop(StopReason::kUnsupportedValue, "reversed by __getitem__");
-    Py_ssize_t size = sim.length(args.positional[0]);
     Ref list = sim.check(PyList_New(0));
-    for (Py_ssize_t i = size; i-- > 0;) {
-      SymValue item = sim.get_item(args.positional[0], SymValue(sim.check(PyLong_FromSsize_t(i))));
-      sim.check_status(PyList_Append(list.get(), sim.realise(item)));
-    }
+    for (Py_ssize_t i = sim.length(args.positional[0]); i-- > 0;)
+      if (!append_item(sim, list.get(), args.positional[0], i)) break;
     return sim.get_iter(SymValue(std::move(list)));
   }
   if (sim.is_outside_opaque(obj)) sim.stop(StopReason::kUnsupportedValue, "reversed of an object of the program");

@@ -60,7 +60,8 @@ static Ref keyword_items(Simulator& sim, const SymValue& mapping) {
   if (PyDict_Check(mapping.get())) return sim.snapshot_dict(mapping);
   if (!sim.find_attr(mapping, interned("keys")))
     sim.stop(StopReason::kUnsupportedValue, "keyword arguments from what is no mapping");
-  return sim.call(SymValue::borrow(reinterpret_cast<PyObject*>(&PyDict_Type)), {mapping}).obj;
+  return with_mapping_errors(
+      sim, [&] { return sim.call(SymValue::borrow(reinterpret_cast<PyObject*>(&PyDict_Type)), {mapping}).obj; });
 }
 
 void handle_CallEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {

@@ -37,26 +37,33 @@ PyObject* hashable(Simulator& sim, SymValue& key) {
   return obj;
 }
 
-void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
-  if (!PyDict_Check(mapping.get())) {
-    auto method = sim.find_attr(mapping, interned("keys"));
-    if (!method)
-      sim.stop(StopReason::kUnsupportedValue, fmt::format("two stars before a '{}'", Py_TYPE(mapping.get())->tp_name));
-    SymValue keys = sim.call(*method, CallArgs{});
-    for (SymValue& key : sim.collect(sim.get_iter(keys))) {
-      SymValue value = sim.get_item(mapping, key);
-      sim.check_status(PyDict_SetItem(dict, hashable(sim, key), sim.hold(value)));
-    }
-    return;
+void require_new_keyword(Simulator& sim, PyObject* keywords, PyObject* key) {
+  if (PyDict_Contains(keywords, key) == 1)  // an error that names the function, in the words of the version
+    sim.stop(StopReason::kUnsupportedValue, "a keyword argument that is given twice");
+}
+
+// Who is no dictionary is asked for keys() and items.
+void update_from_mapping(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
+  auto method = sim.find_attr(mapping, interned("keys"));
+  if (!method)
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("two stars before a '{}'", Py_TYPE(mapping.get())->tp_name));
+  SymValue keys = sim.call(*method, CallArgs{});
+  for (SymValue& key : sim.collect(sim.get_iter(keys))) {
+    if (merge) require_new_keyword(sim, dict, hashable(sim, key));
+    SymValue value = sim.get_item(mapping, key);
+    sim.check_status(PyDict_SetItem(dict, hashable(sim, key), sim.hold(value)));
   }
+}
+
+void update_dict(Simulator& sim, PyObject* dict, SymValue mapping, bool merge) {
+  if (!PyDict_Check(mapping.get()))
+    return with_mapping_errors(sim, [&] { update_from_mapping(sim, dict, std::move(mapping), merge); });
   sim.rely_on_keys(mapping.get());
   if (sim.world().find(mapping.get()) && !PyDict_CheckExact(mapping.get()))
     sim.stop(StopReason::kUnsupportedValue, "a dict subclass of the program is copied as a whole");
   if (merge) {
     PyObject *key, *value;
-    for (Py_ssize_t pos = 0; PyDict_Next(mapping.get(), &pos, &key, &value);)
-      if (PyDict_Contains(dict, key) == 1)  // an error that names the function, in the words of the version
-        sim.stop(StopReason::kUnsupportedValue, "a keyword argument that is given twice");
+    for (Py_ssize_t pos = 0; PyDict_Next(mapping.get(), &pos, &key, &value);) require_new_keyword(sim, dict, key);
   }
   sim.check_status(PyDict_Update(dict, mapping.get()));
 }

@@ -325,6 +325,68 @@ def test_mapping_of_the_program_is_read_by_its_keys():
     assert_same_as_eager(f, torch.ones(3))
 
 
+class Mapping:
+    def __init__(self, error):
+        self.error = error
+
+    def keys(self):
+        LOG.append("keys")
+        return ["a", "b"]
+
+    def __getitem__(self, key):
+        LOG.append(key)
+        if self.error and key == "b":
+            raise self.error(key)
+        return key * 2
+
+
+@pytest.mark.parametrize(
+    "star",
+    [
+        lambda m: arguments(**m),
+        lambda m: arguments(**{"b": 1}, **m),
+        lambda m: {**m, "c": 1},
+        lambda m: {"b": 1, **m},
+        dict,
+    ],
+)
+@pytest.mark.parametrize("error", [None, KeyError, AttributeError, TypeError])
+def test_mapping_of_the_program_that_raises(error, star):
+    """The interpreter words some of the errors anew: a key that is not there is a keyword that is given twice."""
+    mapping = Mapping(error)
+
+    def f(x):
+        y = x + 1
+        try:
+            return star(mapping), y
+        except Exception as raised:
+            return type(raised).__name__, str(raised), y + 1
+
+    assert_same_as_eager(f, torch.ones(3), graphs=at_least(1), breaks=None, fallbacks=None)
+
+
+class Longer(torch.nn.Sequential):
+    def __len__(self):
+        return super().__len__() + LONGER
+
+
+LONGER = 0
+
+
+@pytest.mark.parametrize("extra", [1, 0, -1, -2])
+def test_reversed_modules_that_say_another_length(extra, monkeypatch):
+    """`reversed` ends where an item raises IndexError or StopIteration, as iteration over a sequence does."""
+    modules = Longer()
+    for name in "01":
+        modules.add_module(name, torch.nn.Tanh())
+    monkeypatch.setitem(globals(), "LONGER", extra)
+
+    def f(x):
+        return [type(module).__name__ for module in reversed(modules)], x + 1
+
+    assert_same_as_eager(f, torch.ones(3), graphs=at_least(1), breaks=None, fallbacks=None)
+
+
 class Answering:
     """It can be iterated over, and says what operators give."""
 
