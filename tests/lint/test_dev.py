@@ -82,5 +82,7 @@ def test_matrix_runs_kernel_tests_with_the_oldest_and_the_newest_torch():
     kernels = [name for name, ignored in everywhere.items() if "test_native*.py" not in ignored]
     assert kernels == ["py38-torch2.4.1", "py313-torch2.15.0"]
     assert everywhere["py38-torch2.4.1"] == testing.CUDA_TEXTS and everywhere[testing.CUDA_CELL] == []
+    long = [cell.name for cell in cells.matrix() if not testing.is_short(cell)]
+    assert long == ["py38-torch2.4.1", "py312-torch2.4.1", "py313-torch2.15.0"]
     for pattern in testing.VARIES_WITH_TORCH + testing.CUDA_TEXTS:
         assert glob.glob(steps.path("tests", "python", pattern)), pattern

@@ -150,6 +150,11 @@ def left_out(cell):
     return CUDA_TEXTS if cell == cells.matrix()[0] else VARIES_WITH_TORCH
 
 
+def is_short(cell):
+    """Whether a run of the whole matrix leaves tests of the cell to others, and runs none of them twice."""
+    return "test_native*.py" in left_out(cell) and cell.name != SHADOWED_CELL
+
+
 def run_shadowed(cell):
     """The tests again with each call of a static function made twice, eagerly and compiled, and compared."""
     steps.say("%s: pytest, shadowed" % cell.name)
