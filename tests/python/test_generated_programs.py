@@ -13,7 +13,6 @@ import pytest
 
 from generated.search import Search
 from generated.writer import ALL_CONSTRUCTS
-from support.fixtures import settle_heap
 
 BATCH = 25
 ORDINARY_COUNT = 500
@@ -36,7 +35,6 @@ def totals():
 def test_batch(batch, capsys, monkeypatch):
     # pytest's own hook is Python code about tracebacks: captured in each call that ends a generator with an exception.
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
-    settle_heap()  # each program collects what it leaves
     found = search.run(SEED * 100_000_000 + batch * 1000, min(BATCH, COUNT - batch * BATCH))
     if COUNT > ORDINARY_COUNT:
         with capsys.disabled():

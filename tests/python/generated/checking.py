@@ -152,6 +152,14 @@ def arguments(program, n, size, *more):
 
 def check_program(program):
     """Run a program cold, warm, after guard misses and back. The totals of framejit's counts, or a Failure."""
+    gc.freeze()  # a collection then looks at the program's own objects alone
+    try:
+        return _check_program(program)
+    finally:
+        gc.unfreeze()
+
+
+def _check_program(program):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler, about what the grammar writes
         fn = define_function(program.source, LOG=[], **{module.__name__: module for module in MODULES})

@@ -21,15 +21,11 @@ def free_monitoring_tools(before):
         sys.monitoring.free_tool_id(tool)
 
 
-def settle_heap():
+@pytest.fixture(scope="module", autouse=True)
+def settled_heap():
     """Take all that lives out of the collector's sight: a heap of ten thousand tests takes it half a second to look through."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settled_heap():
-    settle_heap()
 
 
 @pytest.fixture(autouse=True)
