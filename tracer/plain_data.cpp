@@ -98,7 +98,9 @@ bool has_equals(PyObject* plain) {
   if (type == &PyBytes_Type) return PyBytes_GET_SIZE(plain) > 1;
   if (type == &PyTuple_Type) return PyTuple_GET_SIZE(plain) != 0;
   if (type == &PyFrozenSet_Type) return PySet_GET_SIZE(plain) != 0;
-  return type == &PyFloat_Type || type == &PyComplex_Type || type == &PyRange_Type || type == &PySlice_Type;
+  if (type == &PyFloat_Type || type == &PyComplex_Type || type == &PyRange_Type || type == &PySlice_Type) return true;
+  const PlainType* row = find_plain_type(type);
+  return row && !row->by_identity;
 }
 
 // Kept for ever. Null where the module has none.

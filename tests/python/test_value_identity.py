@@ -26,6 +26,8 @@ MAKERS = {
     "nested": lambda: (0, (float("1.5"), "".join(["ab", "c"]))),
     "range": lambda: range(len("abc"), 999),
     "frozenset": lambda: frozenset([len("abc"), int]),
+    "size": lambda: torch.Size([2, 3]),
+    "device": lambda: torch.device("cpu"),
     "plain frozenset": lambda: frozenset(["".join(["ab", "c"]), 2]),
 }
 
