@@ -1,5 +1,6 @@
 // Attribute reads of tensors. What stands for a tensor while capturing has its class, and answers for what the class
-// has from torch; what lies in the tensor's own dictionary is the program's.
+// has from torch, by object's own rules: a __getattribute__ of the program's is for the simulator to call. What lies in
+// the tensor's own dictionary is the program's.
 #include "tracer/attributes.h"
 #include "tracer/proxies.h"
 #include "tracer/simulator.h"
@@ -33,7 +34,7 @@ static bool is_forbidden_tensor_attribute(PyObject* name) {
 // Whether it is asked for the grad_fn of a leaf, or of what needs no gradient: the guards know that.
 static bool has_no_history(Simulator& sim, PyObject* fake, PyObject* name) {
   if (PyUnicode_CompareWithASCIIString(name, "grad_fn") != 0) return false;
-  return sim.check(PyObject_GetAttr(fake, name)).get() == Py_None;
+  return sim.check(PyObject_GenericGetAttr(fake, name)).get() == Py_None;
 }
 
 // Empty: its dictionary, if there is one, does not have it.
@@ -72,12 +73,12 @@ static SymValue found_in_tensor_class(Simulator& sim, const SymValue& owner, PyO
     sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}' of a tensor", PyUnicode_AsUTF8(name)));
   const Outside* outside = world.find(fake);
   if (outside && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
-    Ref grad = sim.check(PyObject_GetAttr(outside->real.get(), name));
+    Ref grad = sim.check(PyObject_GenericGetAttr(outside->real.get(), name));
     return world.wrap(sim.keep(grad), world.sources().read(SourceKind::kTensorGrad, outside->source));
   }
   if (PyFunction_Check(found) || is_of_c_code(found)) {
     sim.mark_location();
-    SymValue value = sim.from_real(sim.check(PyObject_GetAttr(fake, name)));
+    SymValue value = sim.from_real(sim.check(PyObject_GenericGetAttr(fake, name)));
     if (sim.is_in_backward() && is_data_descriptor(found))
       sim.require_frozen_answer(PyUnicode_AsUTF8(name), value.get());
     return value;

@@ -113,9 +113,10 @@ def test_subclass(base, mixin, read):
         return answer(READS[read], v), x + 1
 
     LOG.clear()
-    assert_same_as_eager(f, make=make, graphs=at_least(1), breaks=None, fallbacks=None, warm=False)
-
-
+    # torch asks such a class for __torch_function__ in C code; the property keeps what it made in `__dict__`.
+    asked_by_torch = issubclass(mixin, Observed) and read == "of torch"
+    breaks = at_least(1) if asked_by_torch or (mixin is Described and read == "cached") else 0
+    assert_same_as_eager(f, make=make, graphs=1, breaks=breaks, warm=False)
 
 
 @pytest.mark.parametrize("name", ["sum", "norm", "unflatten", "relu"])
