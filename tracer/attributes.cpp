@@ -420,6 +420,7 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)  // as super_getattro: the super object's own
     return SymValue::borrow(reinterpret_cast<PyObject*>(&PySuper_Type));
   PyObject* obj = self.get();
+  world_.require_followed(obj);
   bool on_class = PyType_Check(obj) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(obj), start);
   PyTypeObject* type = on_class ? reinterpret_cast<PyTypeObject*>(obj) : Py_TYPE(obj);
   PyObject* mro = type->tp_mro;

@@ -423,6 +423,7 @@ SymValue call_type_call(Simulator& sim, PyObject*, CallArgs args) {
 
 SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 2, 2, "append");
+  sim.world().require_followed(args.positional[0].get());
   sim.world().note_changed(args.positional[0].get());
   sim.check_status(PyList_Append(args.positional[0].get(), sim.hold(args.positional[1])));
   return SymValue::borrow(Py_None);

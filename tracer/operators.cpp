@@ -289,9 +289,16 @@ bool Simulator::is_apart_from_number(SymValue& number, SymValue& other) {
   return true;
 }
 
+// What is set aside is of a known type.
+bool Simulator::is_apart_from_aside(SymValue& aside, SymValue& other) {
+  if (!world_.is_aside(aside.get()) || world_.is_aside(other.get())) return false;
+  return realise(other) == Py_None;
+}
+
 bool Simulator::is_same(SymValue left, SymValue right) {
   if (is_one_number(left, right)) return true;
   if (is_apart_from_number(left, right) || is_apart_from_number(right, left)) return false;
+  if (is_apart_from_aside(left, right) || is_apart_from_aside(right, left)) return false;
   PyObject* a = realise(left);
   PyObject* b = realise(right);
   if (a == b) return true;
@@ -315,6 +322,7 @@ bool is_literal(const bytecode::DecodedCode& code, PyObject* obj) {
 bool Simulator::is_identical(SymValue left, SymValue right) {
   if (is_one_number(left, right)) return true;
   if (is_apart_from_number(left, right) || is_apart_from_number(right, left)) return false;
+  if (is_apart_from_aside(left, right) || is_apart_from_aside(right, left)) return false;
   PyObject* a = realise(left);
   PyObject* b = realise(right);
   const bool same = is_same(left, right);

@@ -250,20 +250,27 @@ void handle_BuildString(Simulator& sim, SimFrame& frame, const Instruction& inst
   frame.push(SymValue(sim.check(PyUnicode_Join(empty, parts.get()))));
 }
 
+// What the compiler knows the type of, so that nobody asks: it may have been set aside where the segment began.
+static PyObject* container_at(Simulator& sim, SimFrame& frame, int32_t depth) {
+  PyObject* container = frame.peek(depth).get();
+  sim.world().require_followed(container);
+  return container;
+}
+
 void handle_ListAppend(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue item = frame.pop();
-  sim.check_status(PyList_Append(frame.peek(instr.arg).get(), sim.hold(item)));
+  sim.check_status(PyList_Append(container_at(sim, frame, instr.arg), sim.hold(item)));
 }
 
 void handle_SetAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue item = frame.pop();
-  sim.check_status(PySet_Add(frame.peek(instr.arg).get(), hashable(sim, item)));
+  sim.check_status(PySet_Add(container_at(sim, frame, instr.arg), hashable(sim, item)));
 }
 
 void handle_MapAdd(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue value = frame.pop();
   SymValue key = frame.pop();
-  sim.check_status(PyDict_SetItem(frame.peek(instr.arg).get(), hashable(sim, key), sim.hold(value)));
+  sim.check_status(PyDict_SetItem(container_at(sim, frame, instr.arg), hashable(sim, key), sim.hold(value)));
 }
 
 static void extend_list(Simulator& sim, PyObject* list, SymValue iterable) {
@@ -272,7 +279,7 @@ static void extend_list(Simulator& sim, PyObject* list, SymValue iterable) {
 
 void handle_ListExtend(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue iterable = frame.pop();
-  extend_list(sim, frame.peek(instr.arg).get(), std::move(iterable));
+  extend_list(sim, container_at(sim, frame, instr.arg), std::move(iterable));
 }
 
 static void update_set(Simulator& sim, PyObject* set, SymValue iterable) {
@@ -282,17 +289,17 @@ static void update_set(Simulator& sim, PyObject* set, SymValue iterable) {
 
 void handle_SetUpdate(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue iterable = frame.pop();
-  update_set(sim, frame.peek(instr.arg).get(), std::move(iterable));
+  update_set(sim, container_at(sim, frame, instr.arg), std::move(iterable));
 }
 
 void handle_DictUpdate(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue mapping = frame.pop();
-  update_dict(sim, frame.peek(instr.arg).get(), std::move(mapping), false);
+  update_dict(sim, container_at(sim, frame, instr.arg), std::move(mapping), false);
 }
 
 void handle_DictMerge(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue mapping = frame.pop();
-  update_dict(sim, frame.peek(instr.arg).get(), std::move(mapping), true);
+  update_dict(sim, container_at(sim, frame, instr.arg), std::move(mapping), true);
 }
 
 void handle_ListToTuple(Simulator& sim, SimFrame& frame, const Instruction&) {

@@ -91,6 +91,7 @@ void require_plain_value(Simulator& sim, PyObject* obj, int depth, bool numbers)
     if (numbers) return;
     sim.stop(StopReason::kDataDependentValue, "a number of the graph is handed to C code");
   }
+  sim.world().require_followed(obj);
   sim.world().rely_on_identity(obj);
   if (is_plain_data(obj) || sim.is_tensor(obj)) return;
   if (is_identity_constant(obj) && !sim.has_python_specials(obj)) return;

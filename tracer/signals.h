@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "graph/ids.h"
@@ -27,8 +28,9 @@ struct PythonRaised {
 struct StopTrace {
   TraceStop stop;
   BreakPoint point;
-  graph::NodeId refused = {};  // the next pass stops where this node would be recorded
-  std::string import = {};     // a module of torch's own, which is imported before the next pass
+  graph::NodeId refused = {};             // the next pass stops where this node would be recorded
+  std::string import = {};                // a module of torch's own, which is imported before the next pass
+  std::optional<size_t> stack_slot = {};  // what stands there at the start is set aside in the next pass
 };
 
 }  // namespace framejit

@@ -58,11 +58,12 @@ PyObject* interned(const char* text) {
 }
 
 Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
-                     graph::NodeId refused)
+                     graph::NodeId refused, const StopsOfStack& aside)
     : start_(start),
       services_(services),
       until_(std::move(until)),
       refused_(refused),
+      aside_(aside),
       capture_(std::make_unique<graph::Capture>()),
       world_(*capture_, services.pool, services.host, services.changing, services.number_inputs) {}
 
@@ -307,8 +308,19 @@ void Simulator::note_left_slots(const SimFrame& root) {
     PyObject* before = start_.slots[i];
     if (root.raw[i] || !before || root.code->slots[i].is_cell || root.code->slots[i].is_free) continue;
     PyObject* now = root.slots[i].get();
-    const bool kept = now && (now == before || now == world_.representation(before));
+    const bool kept = now && (world_.stands_for(now) == before || now == world_.representation(before));
     if (!kept) capture_->left_slots.push_back(i);
+  }
+}
+
+SymValue Simulator::wrap_stack(PyObject* real, size_t index) {
+  const graph::SourceId source = world_.sources().stack(index);
+  if (auto aside = aside_.find(index); aside != aside_.end()) return world_.set_aside(real, source, aside->second);
+  try {
+    return world_.wrap(real, source);
+  } catch (StopTrace& stopped) {
+    stopped.stack_slot = index;
+    throw;
   }
 }
 
@@ -337,7 +349,7 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   root.real_slots = start_.slots;
   for (size_t i = 0; i < start_.stack_depth; ++i) {
     PyObject* real = start_.stack[i];
-    root.push(real ? world_.wrap(real, world_.sources().stack(i)) : SymValue());
+    root.push(real ? wrap_stack(real, i) : SymValue());
   }
   try {
     SymValue result = run_frame(root);
@@ -465,6 +477,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
   std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
   std::string wanted;
   std::unordered_set<std::string> imported;
+  StopsOfStack aside;
   for (int attempt = 0; attempt < kMaxPasses; ++attempt) {
     if (!wanted.empty()) {  // with the module there, all is followed from the start
       import_module(std::exchange(wanted, {}), services.gate);
@@ -473,7 +486,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
       stopped_passes.clear();
       attempt = 0;
     }
-    Simulator pass(start, services, until, refused);
+    Simulator pass(start, services, until, refused, aside);
     try {
       std::unique_ptr<graph::Capture> capture = pass.run();
       for (const auto& stopped : stopped_passes) graph::add_guards_of(*capture, *stopped);
@@ -482,6 +495,11 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
       PyErr_Clear();
       if (!stopped.import.empty() && imported.insert(stopped.import).second) {
         wanted = std::move(stopped.import);
+        continue;
+      }
+      if (stopped.stack_slot) {  // it came to no instruction, and the next relies on less
+        aside.emplace(*stopped.stack_slot, std::move(stopped.stop));
+        --attempt;
         continue;
       }
       stopped_passes.push_back(pass.take_capture());

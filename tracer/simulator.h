@@ -24,12 +24,15 @@ namespace framejit {
 
 struct CallableRow;
 
+// By the slot of the frame's stack that could not be followed.
+using StopsOfStack = std::unordered_map<size_t, TraceStop>;
+
 class Simulator {
  public:
   // `until`: the break point that an earlier, identical run found; the capture ends there. `refused`: the node at which
-  // it stops, see TensorHost::begin.
+  // it stops, see TensorHost::begin. `aside`: what of the frame's stack is set aside.
   Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
-            graph::NodeId refused);
+            graph::NodeId refused, const StopsOfStack& aside);
   ~Simulator();
 
   // Runs the segment to its return or to `until`. Throws StopTrace.
@@ -260,6 +263,8 @@ class Simulator {
   // float.
   bool is_one_number(SymValue& left, SymValue& right);
   bool is_apart_from_number(SymValue& number, SymValue& other);
+  // Whether one is what the frame holds and cannot be followed, and the other is None.
+  bool is_apart_from_aside(SymValue& aside, SymValue& other);
   // The fake that is the number as a tensor.
   PyObject* number_tensor(PyObject* number);
   // Whether a method of a builtin container moves them about alone. Stops where one that does not is called of a
@@ -426,6 +431,7 @@ class Simulator {
   // Stops where closing one that still stands would be seen.
   void require_no_open_generator();
   void prepare_root();
+  SymValue wrap_stack(PyObject* real, size_t index);
   [[noreturn]] void end_at(size_t level);
   void note_left_slots(const SimFrame& root);
   void finish_return(SymValue value);
@@ -447,6 +453,7 @@ class Simulator {
   const TracerServices& services_;
   std::optional<StopTrace> until_;
   graph::NodeId refused_;
+  const StopsOfStack& aside_;
   std::unique_ptr<graph::Capture> capture_;
   World world_;
   std::vector<SimFrame*> frames_;

@@ -208,6 +208,7 @@ PyObject* World::hold(SymValue& value) { return is_number(value) ? value.get() :
 
 PyObject* World::realise(SymValue& value) {
   if (is_number(value.get())) stop_at_number(value.get());
+  require_followed(value.get());
   if (value.lazy.valid()) {
     SourceId source = std::exchange(value.lazy, SourceId());
     PyObject* obj = value.get();

@@ -6,6 +6,8 @@
 //    and guarded, only when something looks at it: one that is only appended to may have any contents;
 //  - any other object (a module, an instance, an OrderedDict): itself, with writes kept in an overlay;
 //  - immutable plain data, types, functions, modules: themselves, guarded when something first relies on them.
+// What cannot be followed (a sparse tensor, a dict with tensors as keys) is set aside where the frame holds it: an
+// object of a type of its own stands for it, which is handed on like any other. The trace stops at what looks at it.
 // Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
 #pragma once
 
@@ -63,8 +65,16 @@ class World {
   // The representation of an object that the program holds and `source` reads. Throws StopTrace for what cannot be
   // followed.
   SymValue wrap(PyObject* real, graph::SourceId source);
+  // The same for a local of the segment's frame, where a tensor that a graph cannot hold is set aside.
+  SymValue wrap_local(PyObject* real, graph::SourceId source);
+  // Only its type is relied on. `why`: the stop at what looks at it.
+  SymValue set_aside(PyObject* real, graph::SourceId source, TraceStop why);
+  bool is_aside(PyObject* obj) const { return !aside_.empty() && aside_.count(obj) != 0; }
+  void require_followed(PyObject* obj) const;
+  // What the program has for an object of the trace: itself, if that is not known.
+  PyObject* stands_for(PyObject* obj) const { return is_aside(obj) ? aside_.at(obj).real : obj; }
   // Guards what `value` is, if that has not been done; afterwards the object may be relied on. Stops at a number of the
-  // graph.
+  // graph, and at what is set aside.
   PyObject* realise(SymValue& value);
 
   // The same for what is put into a container, an attribute or a variable, where a number of the graph may be.
@@ -233,6 +243,11 @@ class World {
   const SourcePaths& number_inputs_;
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
+  struct Aside {
+    PyObject* real;  // the frame holds it
+    TraceStop why;
+  };
+  std::unordered_map<PyObject*, Aside> aside_;  // by what stands for it
   std::unordered_set<PyObject*> unread_;
   std::unordered_set<PyObject*> compared_in_c_;  // dictionaries
   AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
