@@ -9,7 +9,8 @@
 //   0    return: C++ has made surplus slots safe (below); the twin empties the stack, calls take(), outside every
 //        exception region, and returns its value. That may be the rest of the frame, to be run by who called the twin:
 //        the twin is older than the exit.
-//   1    nothing captured: the frame is untouched, `o` runs.
+//   1    nothing captured: the frame is untouched, `o` runs. But C methods that stand bound on the stack, for a call to
+//        come, may be unbound there, with their NULL slot filled.
 //   2+k  exit k of TwinSpec::exits. Before it returns, C++ writes locals and cells and the stack slots below
 //        kept_depth(site, exit), in place, NULLs included. The stub drops the surplus slots [kept, depth at the site),
 //        pushes None for each slot of [kept, depth at the exit), and, if there are such, calls take(): C++ then writes

@@ -1,5 +1,7 @@
 #include "runtime/call/frame_writer.h"
 
+#include "bytecode/versions.h"
+
 namespace framejit::runtime {
 
 using bytecode::InstrIndex;
@@ -20,31 +22,51 @@ bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* val
   return true;
 }
 
-void unbind_method(const bytecode::Decoded& code, bytecode::InstrIndex call, std::vector<Ref>& stack) {
-  using bytecode::CallLayout;
-  const bytecode::Instruction& instr = code.at(call);
-  if (instr.op != bytecode::SimOp::kCall || instr.layout() == CallLayout::kPlain) return;
-  const size_t above = instr.arg + (instr.extra == bytecode::kKeywordsOnStack);
-  if (stack.size() < above + 2) return;
-  Ref& lower = stack[stack.size() - above - 2];
-  Ref& upper = stack[stack.size() - above - 1];
-  const bool null_above = instr.layout() == CallLayout::kNullAbove;
-  Ref& bound = null_above ? lower : upper;
-  if (!bound || (null_above ? upper : lower) || !PyCFunction_Check(bound.get())) return;
-  PyObject* self = PyCFunction_GET_SELF(bound.get());
-  PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(bound.get())->m_ml;
-  if (!self || code.slot_kind(call, static_cast<size_t>(&(null_above ? upper : lower) - stack.data())) !=
-                   bytecode::SlotKind::kMethod)
-    return;
-  Ref name = Ref::steal(PyUnicode_InternFromString(method->ml_name));
+namespace {
+
+// What the type has for this bound method of C code; null if LoadMethod would not have come to it.
+Ref unbound(PyObject* bound) {
+  if (!bound || !PyCFunction_Check(bound)) return nullptr;
+  PyObject* self = PyCFunction_GET_SELF(bound);
+  const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(bound)->m_ml;
+  Ref name = self ? Ref::steal(PyUnicode_InternFromString(method->ml_name)) : nullptr;
   PyObject* found = name ? _PyType_Lookup(Py_TYPE(self), name.get()) : nullptr;
+  PyErr_Clear();
   if (!found || Py_TYPE(found) != &PyMethodDescr_Type ||
-      reinterpret_cast<PyMethodDescrObject*>(found)->d_method != method) {
-    PyErr_Clear();
-    return;
+      reinterpret_cast<PyMethodDescrObject*>(found)->d_method != method)
+    return nullptr;
+  return Ref::borrow(found);
+}
+
+// get(place), set(place, value): of the slots below `depth`.
+template <class Get, class Set>
+void unbind_each(const bytecode::Decoded& code, InstrIndex at, size_t depth, Get get, Set set) {
+  const bool null_above = bytecode::traits(code.version).call_layout == bytecode::CallLayout::kNullAbove;
+  for (int32_t null : code.null_slots(at)) {
+    const size_t lower = static_cast<size_t>(null_above ? null - 1 : null), upper = lower + 1;
+    const auto place = static_cast<size_t>(null);
+    if (upper >= depth || code.slot_kind(at, place) != bytecode::SlotKind::kMethod || get(place)) continue;
+    PyObject* bound = get(null_above ? lower : upper);
+    Ref function = unbound(bound);
+    if (!function) continue;
+    Ref self = Ref::borrow(PyCFunction_GET_SELF(bound));
+    set(lower, std::move(function));
+    set(upper, std::move(self));
   }
-  upper = Ref::borrow(self);
-  lower = Ref::borrow(found);
+}
+
+}  // namespace
+
+void unbind_methods(const bytecode::Decoded& code, InstrIndex at, std::vector<Ref>& stack) {
+  unbind_each(
+      code, at, stack.size(), [&](size_t i) { return stack[i].get(); },
+      [&](size_t i, Ref value) { stack[i] = std::move(value); });
+}
+
+void unbind_methods(const bytecode::Decoded& code, InstrIndex at, const FrameView& view) {
+  unbind_each(
+      code, at, static_cast<size_t>(code.stack_depth(at)), [&](size_t i) { return view.stack[i]; },
+      [&](size_t i, Ref value) { framejit_slot_set(&view.stack[i], value.release()); });
 }
 
 void write_locals(const FrameView& view, std::vector<std::pair<uint32_t, Ref>>& locals) {

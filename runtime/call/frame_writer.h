@@ -9,9 +9,11 @@ namespace framejit::runtime {
 // The values of one frame of an exit, all built before any is written. False with a Python error.
 bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* values);
 
-// A call of a C method that LoadMethod would have left unbound, in a stack about to be restored before that call: as
-// the interpreter makes it, so that the function's own errors name it in the same way.
-void unbind_method(const bytecode::Decoded& code, bytecode::InstrIndex call, std::vector<Ref>& stack);
+// Methods of C code that were loaded for a call which is still to come, in a stack about to be restored before `at` or
+// in that of the running frame: as LoadMethod leaves them, so that the function's own errors name it in the same way.
+// Where a site or an exit lies between the load and the call, the twin has loaded a bound one.
+void unbind_methods(const bytecode::Decoded& code, bytecode::InstrIndex at, std::vector<Ref>& stack);
+void unbind_methods(const bytecode::Decoded& code, bytecode::InstrIndex at, const FrameView& view);
 
 void write_locals(const FrameView& view, std::vector<std::pair<uint32_t, Ref>>& locals);
 // stack[i] goes to slot first + i - skip, from i = skip on.

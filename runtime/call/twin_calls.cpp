@@ -43,28 +43,36 @@ class SiteCall {
   }
 
   PyObject* run() {
-    const bool described = cache_->layout().code().stands_as_described(
-        segment_.at(), static_cast<size_t>(view_.blocks), [&](int32_t place) { return view_.stack[place] == nullptr; });
-    if (!described) return nothing(true);
+    if (!stands_as_described()) return nothing(true);
     FrameInputs inputs{view_.localsplus, view_.stack};
     OwnedValues owned;
     FoundEntry found = find_or_capture(*cache_, segment_, inputs, owned, [&] { return start(); });
     if (found.error) return nullptr;
-    if (!found.entry) return nothing(true);
+    if (!found.entry) return run_original(true);
     entry_ = std::move(found.entry);
     // A twin that does not know the exit has no site behind it either: newer code goes on in its place.
     const bool known = entry_->returns() || entry_->exit < exit_count_;
-    if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
+    if (entry_->nothing() && known) return run_original(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
-      if (!PyErr_Occurred()) return nothing(true);
+      if (!PyErr_Occurred()) return run_original(true);
       if (thread_state().scope) thread_state().scope->hide_next_line();
       return nullptr;
     }
     return entry_->returns() ? leave_by_return() : leave_by_exit();
   }
 
+  PyObject* run_eagerly() {
+    if (stands_as_described()) unbind_methods(cache_->decoded(), segment_.at(), view_);
+    return nothing(false);
+  }
+
  private:
+  bool stands_as_described() const {
+    return cache_->decoded().stands_as_described(segment_.at(), static_cast<size_t>(view_.blocks),
+                                                 [&](int32_t place) { return view_.stack[place] == nullptr; });
+  }
+
   SegmentStart start() const {
     SegmentStart start;
     start.code = cache_->decoded_ptr();
@@ -81,6 +89,11 @@ class SiteCall {
   PyObject* nothing(bool hook) {
     if (hook && thread_state().scope) thread_state().scope->want_hook();
     return PyLong_FromLong(kAnswerNothing);
+  }
+
+  PyObject* run_original(bool hook) {
+    unbind_methods(cache_->decoded(), segment_.at(), view_);
+    return nothing(hook);
   }
 
   PyObject* leave_by_return() {
@@ -111,14 +124,12 @@ class SiteCall {
       FrameValues& values = frames[exits.size() - 1 - i];
       if (!build_frame(exits[i], *replay_, &values)) return nullptr;
       if (values.function) values.code = Ref::borrow(entry_->objects().at(exits[i].code));
+      const CodeInfoPtr callee = i > 0 ? engine().code_info(values.code.get()) : nullptr;
+      unbind_methods(callee ? *callee->decoded : cache_->decoded(), bytecode::InstrIndex(exits[i].instruction),
+                     values.stack);
     }
     replay_ = nullptr;
     const bool pending = exits[0].pending;
-    if (const graph::FrameExit& innermost = exits.back(); !innermost.pending) {
-      const CodeInfoPtr callee = exits.size() > 1 ? engine().code_info(frames[0].code.get()) : nullptr;
-      unbind_method(callee ? *callee->decoded : cache_->decoded(), bytecode::InstrIndex(innermost.instruction),
-                    frames[0].stack);
-    }
     Transfer transfer;
     transfer.frame = view_.frame;
     transfer.locals = std::move(frames.back().locals);
@@ -182,10 +193,10 @@ class SiteCall {
 
 PyObject* call_site(PyObject* self, PyObject* const*, size_t, PyObject*) {
   FrameView view;
-  if (framejit_current_frame(&view) < 0 || must_run_eagerly(PyThreadState_Get()))
-    return PyLong_FromLong(kAnswerNothing);
+  if (framejit_current_frame(&view) < 0) return PyLong_FromLong(kAnswerNothing);
   try {
-    return SiteCall(reinterpret_cast<SiteObject*>(self), view).run();
+    SiteCall call(reinterpret_cast<SiteObject*>(self), view);
+    return must_run_eagerly(PyThreadState_Get()) ? call.run_eagerly() : call.run();
   } catch (const std::exception& error) {
     raise_internal_error(error.what());
     return nullptr;

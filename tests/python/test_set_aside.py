@@ -311,3 +311,46 @@ def with_context(d):
 
 def raise_it(d):
     raise d
+
+
+def update_with_keywords(held, x):
+    y = x + 1
+    return [y, held.update(z=1), y * 2]
+
+
+def append_with_a_break_in_its_arguments(held, x):
+    y = x + 1
+    return [y, held.append(print(end="") or y * 2, z=1)]
+
+
+def append_in_the_arguments_of_a_callee(held, x):
+    def twice(y):
+        print(end="")
+        return y * 2
+
+    y = x + 1
+    return [y, held.append(twice(y), z=1)]
+
+
+@pytest.mark.parametrize(
+    ("function", "make"),
+    [
+        (update_with_keywords, lambda: {Key(), 1}),
+        (append_with_a_break_in_its_arguments, list),
+        (append_in_the_arguments_of_a_callee, list),
+    ],
+    ids=lambda item: item.__name__,
+)
+def test_errors_name_methods_as_eager_does(function, make):
+    held = make()
+    with pytest.raises(TypeError) as wanted:
+        function(held, SQUARE)
+    compiled = framejit.to_static(function)
+    for _ in range(3):
+        with pytest.raises(TypeError) as found:
+            compiled(held, SQUARE)
+        assert str(found.value) == str(wanted.value)
+    framejit.enable_to_static(False)
+    with pytest.raises(TypeError) as found:
+        compiled(held, SQUARE)
+    assert str(found.value) == str(wanted.value)
