@@ -129,8 +129,10 @@ SymValue call_next(Simulator& sim, PyObject*, CallArgs args) {
   expect(sim, args, 1, 2, "next");
   if (auto item = sim.next(args.positional[0])) return *item;
   if (args.count() == 2) return args.positional[1];
-  const SimFrame* generator = sim_generator_frame(args.positional[0].get());
-  set_stop_iteration(generator ? generator->return_value.get() : nullptr);
+  if (SimFrame* generator = sim_generator_frame(args.positional[0].get()))
+    set_stop_iteration(sim, *generator);
+  else
+    PyErr_SetNone(PyExc_StopIteration);
   sim.raise();
 }
 

@@ -28,9 +28,9 @@ SymValue keyword(const CallArgs& args, const char* wanted) {
   return {};
 }
 
-bool has_key_function(const CallArgs& args) {
-  const SymValue key = keyword(args, "key");
-  return !key.null() && key.get() != Py_None;
+bool has_key_function(Simulator& sim, const CallArgs& args) {
+  SymValue key = keyword(args, "key");
+  return !key.null() && sim.realise(key) != Py_None;
 }
 
 // A TypeError is taken for "not known".
@@ -60,7 +60,7 @@ SymValue call_list(Simulator& sim, PyObject* callable, CallArgs args) {
 
 SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
   if (!takes_one(args)) return sim.call_c(callable, args);
-  if (PyTuple_CheckExact(args.positional[0].get())) return args.positional[0];
+  if (PyTuple_CheckExact(sim.realise(args.positional[0]))) return args.positional[0];
   SymValue list = list_of(sim, sim.collect(args.positional[0]));
   return SymValue(sim.check(PyList_AsTuple(list.get())));
 }
@@ -123,7 +123,7 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
 // With a key function the keys are compared, which it makes.
 SymValue call_sorted(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.count() != 1) return sim.call_c(callable, args);
-  const bool by_key = has_key_function(args);
+  const bool by_key = has_key_function(sim, args);
   for (auto& [name, value] : args.keywords) value = sim.as_c_callback(std::move(value));
   SymValue& items = args.positional[0];
   items = by_key ? list_of(sim, sim.collect(std::move(items))) : plain_items(sim, std::move(items), callable);
@@ -139,7 +139,7 @@ static SymValue find_extreme(Simulator& sim, PyObject* callable, CallArgs args, 
   SymValue iterator = sim.get_iter(of_one ? args.positional[0] : list_of(sim, args.positional));
   std::optional<SymValue> best, best_key;
   while (auto item = sim.next(iterator)) {
-    SymValue item_key = has_key_function(args) ? sim.call(key, {*item}) : *item;
+    SymValue item_key = has_key_function(sim, args) ? sim.call(key, {*item}) : *item;
     if (best) {
       SymValue better = sim.compare(wanted, item_key, *best_key);
       if (!sim.truth(better)) continue;
@@ -160,7 +160,7 @@ SymValue call_max(Simulator& sim, PyObject* callable, CallArgs args) {
 }
 
 SymValue call_list_sort(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (!has_key_function(args)) {
+  if (!has_key_function(sim, args)) {
     PyObject* list = sim.realise(args.positional.at(0));
     Ref items = sim.check(PyList_Check(list) ? PyList_GetSlice(list, 0, PyList_GET_SIZE(list)) : PySequence_List(list));
     plain_items(sim, SymValue(std::move(items)), callable);
@@ -182,6 +182,13 @@ SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
     args.positional[0] = SymValue(make_sim_callable(sim, SymValue::borrow(reinterpret_cast<PyObject*>(&PyBool_Type))));
   else
     args.positional[0] = sim.as_c_callback(std::move(args.positional[0]), /*gives_truth=*/true);
+  args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
+  return sim.call_c(callable, args);
+}
+
+SymValue call_reduce(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (args.positional.size() < 2 || args.has_keywords()) return sim.call_c(callable, args);
+  args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
   args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
   return sim.call_c(callable, args);
 }

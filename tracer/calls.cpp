@@ -524,10 +524,8 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   PyObject* owner = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   bool of_data_type = owner && PyType_Check(owner) && is_builtin_data_type(reinterpret_cast<PyTypeObject*>(owner));
   if (of_data_type || module_is(callable, "math") || module_is(callable, "_operator")) {
-    for (SymValue& value : args.positional) {
-      realise(value);
-      if (of_data_type) value = as_c_iterable(std::move(value));
-    }
+    for (SymValue& value : args.positional) realise(value);
+    if (of_data_type && !args.positional.empty()) args.positional[0] = as_c_iterable(std::move(args.positional[0]));
     require_plain(args, callable);
     return call_c(callable, args);
   }

@@ -94,7 +94,7 @@ void handle_Raise(Simulator& sim, SimFrame& frame, const Instruction& instr) {
   SymValue value = frame.pop();
   Ref exception = make_exception(sim, value, false);
   if (!cause.null()) {
-    Ref cause_object = cause.get() == Py_None ? Ref() : make_exception(sim, cause, true);
+    Ref cause_object = sim.realise(cause) == Py_None ? Ref() : make_exception(sim, cause, true);
     PyException_SetCause(exception.get(), cause_object.release());
   }
   sim.chain_context(exception.get());

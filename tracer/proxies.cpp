@@ -84,7 +84,9 @@ PyObject* generator_next(PyObject* self) {
   auto* generator = reinterpret_cast<SimGeneratorObject*>(self);
   return ProxyCall::run(generator->sim, [&]() -> PyObject* {
     auto value = generator->sim->resume_generator(*generator->frame, SymValue::borrow(Py_None));
-    return value ? ProxyCall::realised(*generator->sim, std::move(*value)) : nullptr;
+    if (value) return ProxyCall::realised(*generator->sim, std::move(*value));
+    set_stop_iteration(*generator->sim, *generator->frame);  // __next__() shows what it returned
+    return nullptr;
   });
 }
 
@@ -93,7 +95,7 @@ PyObject* generator_send(PyObject* self, PyObject* sent) {
   return ProxyCall::run(generator->sim, [&]() -> PyObject* {
     auto value = generator->sim->resume_generator(*generator->frame, SymValue::borrow(sent));
     if (value) return ProxyCall::realised(*generator->sim, std::move(*value));
-    set_stop_iteration(generator->frame->return_value.get());
+    set_stop_iteration(*generator->sim, *generator->frame);
     return nullptr;
   });
 }
@@ -122,7 +124,7 @@ PyObject* generator_throw(PyObject* self, PyObject* args) {
     require_no_delegate(sim, *generator->frame);
     auto yielded = sim.throw_into_generator(*generator->frame, exception);
     if (yielded) return ProxyCall::realised(sim, std::move(*yielded));
-    set_stop_iteration(generator->frame->return_value.get());
+    set_stop_iteration(sim, *generator->frame);
     return nullptr;
   });
 }
@@ -310,8 +312,10 @@ PyTypeObject* type_seen(PyObject* obj) {
   return is_sim_traceback(obj) ? &PyTraceBack_Type : Py_TYPE(obj);
 }
 
-void set_stop_iteration(PyObject* value) {
-  if (!value || value == Py_None) return PyErr_SetNone(PyExc_StopIteration);
+void set_stop_iteration(Simulator& sim, SimFrame& generator) {
+  SymValue& returned = generator.return_value;
+  PyObject* value = returned.null() ? Py_None : sim.hold(returned);
+  if (value == Py_None) return PyErr_SetNone(PyExc_StopIteration);
   // Not PyErr_SetObject alone: it would spread a tuple, and raise an exception as it is.
   Ref error = Ref::steal(PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, nullptr));
   if (error) PyErr_SetObject(PyExc_StopIteration, error.get());

@@ -20,8 +20,8 @@ Ref make_sim_generator(Simulator& sim, std::unique_ptr<SimFrame> frame);
 bool is_sim_generator(PyObject* obj);
 // Null if the object is none.
 SimFrame* sim_generator_frame(PyObject* obj);
-// Raises the StopIteration of a generator that returned `value`; null: None.
-void set_stop_iteration(PyObject* value);
+// Raises the StopIteration of a generator that has ended.
+void set_stop_iteration(Simulator& sim, SimFrame& generator);
 // Where the generator was made: a break before that point needs no generator to be rebuilt.
 BreakPoint sim_generator_origin(PyObject* obj);
 

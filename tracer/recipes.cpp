@@ -85,6 +85,8 @@ RecipeId RecipeBuilder::describe_object(PyObject* obj) {
   RecipeId id;
   if (const Outside* outside = world_.find(obj))
     id = source(outside->source);
+  else if (world_.is_aside(obj))
+    id = source(world_.source_of(obj));
   else if (const graph::SourceId place = world_.place_of(obj); place.valid()) {
     world_.rely_on_one_object(obj);
     id = source(place);

@@ -28,7 +28,7 @@ SymValue World::set_aside(PyObject* real, graph::SourceId source, TraceStop why)
   Ref stand_in = Ref::steal(_PyObject_New(stand_in_type()));
   FJ_CHECK(static_cast<bool>(stand_in), "out of memory");
   guard(graph::GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(Py_TYPE(real)));
-  aside_[stand_in.get()] = {real, std::move(why)};
+  aside_[stand_in.get()] = {real, source, std::move(why)};
   kept_.push_back(stand_in);
   return SymValue(std::move(stand_in), source);
 }

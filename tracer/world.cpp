@@ -226,6 +226,7 @@ PyObject* World::realise(SymValue& value) {
 
 SourceId World::source_of(PyObject* representation) {
   if (const Outside* outside = find(representation)) return outside->source;
+  if (is_aside(representation)) return aside_.at(representation).source;
   if (is_identity_constant(representation) && !made_constants_.count(representation))
     return sources().constant(pool_.add(representation));
   return {};

@@ -245,6 +245,7 @@ class World {
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   struct Aside {
     PyObject* real;  // the frame holds it
+    graph::SourceId source;
     TraceStop why;
   };
   std::unordered_map<PyObject*, Aside> aside_;  // by what stands for it
