@@ -44,18 +44,19 @@ class SiteCall {
 
   PyObject* run() {
     if (!stands_as_described()) return nothing(true);
+    unbind_methods(cache_->decoded(), segment_.at(), view_);
     FrameInputs inputs{view_.localsplus, view_.stack};
     OwnedValues owned;
     FoundEntry found = find_or_capture(*cache_, segment_, inputs, owned, [&] { return start(); });
     if (found.error) return nullptr;
-    if (!found.entry) return run_original(true);
+    if (!found.entry) return nothing(true);
     entry_ = std::move(found.entry);
     // A twin that does not know the exit has no site behind it either: newer code goes on in its place.
     const bool known = entry_->returns() || entry_->exit < exit_count_;
-    if (entry_->nothing() && known) return run_original(entry_->capture().may_reach_python);
+    if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
-      if (!PyErr_Occurred()) return run_original(true);
+      if (!PyErr_Occurred()) return nothing(true);
       if (thread_state().scope) thread_state().scope->hide_next_line();
       return nullptr;
     }
@@ -89,11 +90,6 @@ class SiteCall {
   PyObject* nothing(bool hook) {
     if (hook && thread_state().scope) thread_state().scope->want_hook();
     return PyLong_FromLong(kAnswerNothing);
-  }
-
-  PyObject* run_original(bool hook) {
-    unbind_methods(cache_->decoded(), segment_.at(), view_);
-    return nothing(hook);
   }
 
   PyObject* leave_by_return() {
