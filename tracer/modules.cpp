@@ -17,9 +17,9 @@ SymValue Simulator::call_module(PyObject* module, CallArgs args, bool plain) {
   }
   if (services_.runs_eagerly(module)) stop(StopReason::kNotToStatic, qualified_name(module));
   static PyObject* compiled_name = interned("_compiled_call_impl");
-  const SymValue compiled = find_attr(owner, compiled_name).value_or(SymValue::borrow(Py_None));
+  SymValue compiled = find_attr(owner, compiled_name).value_or(SymValue::borrow(Py_None));
   PyObject* call_impl = lookup_type(Py_TYPE(module), interned("_call_impl"));
-  const bool ordinary = compiled.get() == Py_None && call_impl == library().module_call_impl;
+  const bool ordinary = realise(compiled) == Py_None && call_impl == library().module_call_impl;
   if (ordinary && !has_hooks(module)) return call(load_attr(owner, "forward"), std::move(args), plain);
   args.positional.insert(args.positional.begin(), owner);
   return call(SymValue::borrow(ordinary ? call_impl : hook), std::move(args), plain);

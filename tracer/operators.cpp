@@ -49,7 +49,12 @@ bool moves_elements_only(BinaryKind kind, PyObject* left, PyObject* right) {
   return false;
 }
 
-bool implemented(const SymValue& result) { return result.get() != Py_NotImplemented; }
+// A method may give what the program holds, and that is another object in another call.
+bool implemented(World& world, const SymValue& result) {
+  if (result.lazy.valid())
+    world.guard(graph::GuardKind::kTypeIs, result.lazy, reinterpret_cast<PyObject*>(Py_TYPE(result.get())));
+  return result.get() != Py_NotImplemented;
+}
 
 // What the C operators of these types look at is an operand of the same family; of others, and of instances of a class
 // over object, they look at the type alone and give NotImplemented.
@@ -108,10 +113,10 @@ SymValue Simulator::binary_by_methods(const char* method, const char* reflected,
   if (two_types && PyType_IsSubtype(of_right, of_left) &&
       lookup_type(of_right, interned(reflected)) != lookup_type(of_left, interned(reflected))) {
     SymValue result = operator_method(right.get(), reflected, left);
-    return implemented(result) ? result : operator_method(left.get(), method, right);
+    return implemented(world_, result) ? result : operator_method(left.get(), method, right);
   }
   SymValue result = operator_method(left.get(), method, right);
-  return implemented(result) || !two_types ? result : operator_method(right.get(), reflected, left);
+  return implemented(world_, result) || !two_types ? result : operator_method(right.get(), reflected, left);
 }
 
 SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymValue right) {
@@ -125,10 +130,10 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   if (own_in_place || own_left || own_right || has_python_specials(left.get()) || has_python_specials(right.get())) {
     if (in_place) {
       SymValue result = operator_method(left.get(), row.in_place_method, right);
-      if (implemented(result)) return result;
+      if (implemented(world_, result)) return result;
     }
     SymValue result = binary_by_methods(row.method, row.reflected, left, right);
-    if (implemented(result)) return result;
+    if (implemented(world_, result)) return result;
     stop(StopReason::kUnsupportedValue,
          fmt::format("{} of '{}' and '{}'", row.method, Py_TYPE(left.get())->tp_name, Py_TYPE(right.get())->tp_name));
   }
@@ -185,7 +190,7 @@ SymValue Simulator::compare_as_object(int op, SymValue left, SymValue right) {
   if (op == Py_EQ && is_same(left, right)) return SymValue::borrow(Py_True);
   if (op != Py_NE) return SymValue::borrow(Py_NotImplemented);
   SymValue equal = compare_by_slot(Py_EQ, left, right);
-  if (!implemented(equal)) return equal;
+  if (!implemented(world_, equal)) return equal;
   return SymValue::borrow(truth(equal) ? Py_False : Py_True);
 }
 
@@ -194,10 +199,10 @@ SymValue Simulator::compare_by_slots(int op, SymValue left, SymValue right) {
   PyTypeObject *of_left = Py_TYPE(left.get()), *of_right = Py_TYPE(right.get());
   const bool right_first = of_left != of_right && PyType_IsSubtype(of_right, of_left);
   if (right_first)
-    if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(result)) return result;
-  if (SymValue result = compare_by_slot(op, left, right); implemented(result)) return result;
+    if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(world_, result)) return result;
+  if (SymValue result = compare_by_slot(op, left, right); implemented(world_, result)) return result;
   if (!right_first)
-    if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(result)) return result;
+    if (SymValue result = compare_by_slot(kSwapped[op], right, left); implemented(world_, result)) return result;
   if (op == Py_EQ || op == Py_NE) return SymValue::of_bool(is_same(left, right) == (op == Py_EQ));
   raise(PyExc_TypeError, fmt::format("'{}' not supported between instances of '{}' and '{}'",
                                      graph::comparison_sign(op), of_left->tp_name, of_right->tp_name));

@@ -262,6 +262,26 @@ def test_each_call_does_with_its_own_value_as_eager_does(use):
             assert outcome(compiled, value) == outcome(f, value), (value, values)
 
 
+def test_what_operators_of_the_program_give():
+    class Operand:
+        def __add__(self, other):
+            return self.answer
+
+        def __eq__(self, other):
+            return self.answer
+
+    operand = Operand()
+
+    def f(x):
+        y = x + 1
+        return y, operand == 3, operand + operand
+
+    compiled = framejit.to_static(f)
+    for answer in (True, False, NotImplemented, 1, 2, None, NotImplemented, True):
+        operand.answer = answer
+        assert outcome(lambda x, _: compiled(x), None) == outcome(lambda x, _: f(x), None), answer
+
+
 def test_a_tuple_of_one_is_itself():
     def f(x, t):
         return x + 1, tuple(t)
