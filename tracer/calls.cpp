@@ -473,10 +473,11 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   auto [key, self, listed] = identify(callable);
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
   if (is_in_body()) require_pure_builtin(listed, self, args);
-  if (self && world_.is_unread(self) && is_list_append(key) && args.positional.size() == 1 && !args.has_keywords()) {
-    check_status(PyList_Append(self, hold(args.positional[0])));
-    return SymValue::borrow(Py_None);
-  }
+  if (is_list_append(key) && args.positional.size() == (self ? 1 : 2) && !args.has_keywords())
+    if (PyObject* list = self ? self : args.positional[0].get(); world_.is_unread(list)) {
+      check_status(PyList_Append(list, hold(args.positional.back())));
+      return SymValue::borrow(Py_None);
+    }
   const CallableRow* row = find_callable(listed);
   if (self) {
     args.positional.insert(args.positional.begin(), SymValue::borrow(self));
