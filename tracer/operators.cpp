@@ -145,7 +145,9 @@ SymValue Simulator::binary(BinaryKind kind, bool in_place, SymValue left, SymVal
   if (in_place && !is_tensor(left.get())) world_.note_changed(left.get());
   const auto function = in_place ? row.in_place : row.function;
   const auto run = [&] { return from_real(check(function(left.get(), right.get()))); };
-  return is_tensor(left.get()) || is_tensor(right.get()) ? run() : without_python(run);
+  // A text asks a tensor for its own, which Python code writes.
+  const bool formats = kind == BinaryKind::kRemainder && (PyUnicode_Check(left.get()) || PyBytes_Check(left.get()));
+  return !formats && (is_tensor(left.get()) || is_tensor(right.get())) ? run() : without_python(run);
 }
 
 SymValue Simulator::unary(UnaryKind kind, SymValue operand) {

@@ -61,6 +61,16 @@ bool is_importer() {
                      [&](const char* name) { return PyUnicode_CompareWithASCIIString(of_caller->co_name, name) == 0; });
 }
 
+// torch._tensor_str._str, by which all ways to a tensor's text lead: that of a tensor of the trace has no data in it.
+bool writes_text_of_tensor(const FrameView& view) {
+  constexpr std::string_view kFile = "/torch/_tensor_str.py";
+  if (PyUnicode_CompareWithASCIIString(view.code->co_name, "_str") != 0) return false;
+  const char* file = PyUnicode_AsUTF8(view.code->co_filename);
+  if (!file) return PyErr_Clear(), false;
+  const std::string_view name(file);
+  return name.size() >= kFile.size() && name.substr(name.size() - kFile.size()) == kFile;
+}
+
 std::string name_of(const FrameView& view) {
   const char* name = PyUnicode_AsUTF8(view.code->co_name);
   if (!name) PyErr_Clear();
@@ -79,7 +89,7 @@ int answer_at_gate(const FrameView& view) {
   if (state.gate == GateState::kOpen || framejit_is_collecting(PyThreadState_Get())) return 0;
   if (is_finalizer(view)) return kWithoutHook;
   // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
-  if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code))) return 0;
+  if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code)) && !writes_text_of_tensor(view)) return 0;
   if (is_importer()) return kWithoutHook;
   if (state.refused.empty()) state.refused = name_of(view);
   // BaseException itself: `except Exception` in library code must not swallow it.

@@ -282,6 +282,33 @@ def test_what_operators_of_the_program_give():
         assert outcome(lambda x, _: compiled(x), None) == outcome(lambda x, _: f(x), None), answer
 
 
+TEXTS = {
+    "%": lambda t: "%s" % t,
+    "% of a tuple": lambda t: "%s" % (t,),
+    "% of bytes": lambda t: b"%a" % t,
+    "%, in place": lambda t: operator.imod("%s", t),
+    "% by name": lambda t: "%(t)s" % {"t": t},
+    "__mod__": lambda t: "%s".__mod__(t),
+    "format": "{}".format,
+    "f": lambda t: f"{t} {[t]}",
+    "str": lambda t: str([t]),
+    "of an exception": lambda t: str(KeyError(t)),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_of_a_tensor_is_that_of_its_data(text):
+    write = TEXTS[text]
+
+    def f(x):
+        y = x + 1
+        return write(y), y
+
+    compiled = framejit.to_static(f)
+    for x in (X, X * 2, X):
+        assert repr(compiled(x)) == repr(f(x))
+
+
 def test_a_tuple_of_one_is_itself():
     def f(x, t):
         return x + 1, tuple(t)
