@@ -29,7 +29,7 @@ from support.source import define_function
 from .classes import MADE_IN_EACH_CALL
 
 SETTLING_CALLS = 4
-TIMES_TO_COME_BACK = 4
+TIMES_TO_COME_BACK = 2
 OTHER_IN_EACH_CALL = MADE_IN_EACH_CALL | {"shuffle"}  # constructs with which each call brings something new
 MODULES = (collections, contextlib, copy, dataclasses, enum, framejit, functools, itertools, math, numpy, operator)
 MODULES += (random, torch, zlib)
