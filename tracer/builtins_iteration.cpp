@@ -137,9 +137,10 @@ static SymValue find_extreme(Simulator& sim, PyObject* callable, CallArgs args, 
   const bool valid = !args.positional.empty() && args.keywords.size() == known && (of_one || fallback.null());
   if (!valid) return sim.call_c(callable, args);  // which says so
   SymValue iterator = sim.get_iter(of_one ? args.positional[0] : list_of(sim, args.positional));
+  const bool by_key = has_key_function(sim, args);
   std::optional<SymValue> best, best_key;
   while (auto item = sim.next(iterator)) {
-    SymValue item_key = has_key_function(sim, args) ? sim.call(key, {*item}) : *item;
+    SymValue item_key = by_key ? sim.call(key, {*item}) : *item;
     if (best) {
       SymValue better = sim.compare(wanted, item_key, *best_key);
       if (!sim.truth(better)) continue;

@@ -262,7 +262,19 @@ PyTypeObject* traceback_type() {
   return once_under_lock([] { return ready(type); });
 }
 
+PyTypeObject* stand_in_type() {
+  static PyTypeObject type =
+      proxy_type("framejit.set_aside", sizeof(PyObject), [](PyObject* self) { Py_TYPE(self)->tp_free(self); });
+  return once_under_lock([] { return ready(type); });
+}
+
 }  // namespace
+
+Ref make_stand_in() {
+  Ref made = Ref::steal(_PyObject_New(stand_in_type()));
+  FJ_CHECK(static_cast<bool>(made), "out of memory");
+  return made;
+}
 
 Ref make_sim_generator(Simulator& sim, std::unique_ptr<SimFrame> frame) {
   auto* self = PyObject_New(SimGeneratorObject, generator_type());

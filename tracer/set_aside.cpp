@@ -1,32 +1,12 @@
 // What a graph cannot hold, and the trace cannot follow, it can still hand on.
-#include "base/check.h"
-#include "base/once.h"
+#include "tracer/proxies.h"
 #include "tracer/signals.h"
 #include "tracer/world.h"
 
 namespace framejit {
 
-namespace {
-
-// Of a type of its own, so that nothing takes it for what it stands for.
-PyTypeObject* stand_in_type() {
-  static PyTypeObject type = [] {
-    PyTypeObject t = {PyVarObject_HEAD_INIT(nullptr, 0)};
-    t.tp_name = "framejit.set_aside";
-    t.tp_basicsize = sizeof(PyObject);
-    t.tp_flags = Py_TPFLAGS_DEFAULT;
-    return t;
-  }();
-  const bool ready = once_under_lock([] { return PyType_Ready(&type) == 0; });
-  FJ_CHECK(ready, "cannot make the type of what is set aside");
-  return &type;
-}
-
-}  // namespace
-
 SymValue World::set_aside(PyObject* real, graph::SourceId source, TraceStop why) {
-  Ref stand_in = Ref::steal(_PyObject_New(stand_in_type()));
-  FJ_CHECK(static_cast<bool>(stand_in), "out of memory");
+  Ref stand_in = make_stand_in();
   guard(graph::GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(Py_TYPE(real)));
   aside_[stand_in.get()] = {real, source, std::move(why)};
   kept_.push_back(stand_in);
