@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -148,7 +147,7 @@ bool is_identity_constant(PyObject* obj) {
       return true;
     return !self || PyModule_Check(self) ||
            (PyType_Check(self) && !is_found_anew(obj, reinterpret_cast<PyTypeObject*>(self))) ||
-           std::string_view(Py_TYPE(self)->tp_name).find("torch._C") != std::string_view::npos;
+           !strcmp(Py_TYPE(self)->tp_name, "torch._C._EngineBase");  // of backwards: there is one
   }
   const PlainType* row = find_plain_type(type);
   if (row && row->by_identity) return true;

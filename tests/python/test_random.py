@@ -82,7 +82,15 @@ def a_generator_made_inside(x):
     return torch.rand(3, generator=generator), x * 2
 
 
-@pytest.mark.parametrize("function", [seeded_inside, forked_inside, state_put_back, a_generator_made_inside], ids=lambda f: f.__name__)
+def seeded_by_a_method_that_is_kept(x):
+    generator = torch.Generator()
+    y = x * 2
+    seed = generator.manual_seed
+    seed(3)
+    return torch.rand(3, generator=generator), y
+
+
+@pytest.mark.parametrize("function", [seeded_inside, forked_inside, state_put_back, a_generator_made_inside, seeded_by_a_method_that_is_kept], ids=lambda f: f.__name__)
 def test_what_changes_a_generator_breaks(function):
     compiled = framejit.to_static(function)
     with counts.counting() as counted:
