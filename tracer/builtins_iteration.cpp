@@ -97,7 +97,7 @@ SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
   SymValue iterator = sim.get_iter(args.positional[0]);
   // Numbers are left to C, which may add floats with a correction, and text, which it refuses.
   auto is_number = [&](SymValue& value) {
-    PyObject* obj = sim.hold(value);
+    PyObject* obj = sim.hold_number(value);
     return sim.is_number(value) || PyLong_CheckExact(obj) || PyFloat_CheckExact(obj) || PyComplex_CheckExact(obj) ||
            PyBool_Check(obj);
   };

@@ -164,7 +164,7 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   PyObject* keyed = rely_on_given_keys(callable, args);
   Ref tuple = check(PyTuple_New(args.positional.size()));
   for (size_t i = 0; i < args.positional.size(); ++i) {
-    hold(args.positional[i]);
+    hold_number(args.positional[i]);
     PyTuple_SET_ITEM(tuple.get(), i, Ref(args.positional[i].obj).release());
   }
   Ref keywords;
@@ -460,8 +460,8 @@ Ref Simulator::rebind_builtin(PyObject* callable) {
 }
 
 SymValue Simulator::call_torch(PyObject* target, PyObject* callable, CallArgs args) {
-  for (SymValue& value : args.positional) hold(value);
-  for (auto& [name, value] : args.keywords) hold(value);
+  for (SymValue& value : args.positional) hold_number(value);
+  for (auto& [name, value] : args.keywords) hold_number(value);
   require_plain(args, callable, true);
   give_numbers(target, args);
   return call_real(target, args);
@@ -501,7 +501,7 @@ SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
     if (is_builtin_data_type(owner) || is_sim_generator(obj)) {
       const bool moves = moves_numbers(obj, key);
       for (size_t i = 1; i < args.positional.size(); ++i)
-        moves ? hold(args.positional[i]) : realise(args.positional[i]);
+        moves ? hold_number(args.positional[i]) : realise(args.positional[i]);
       const size_t first_read =
           one_of(PyUnicode_AsUTF8(PyDescr_NAME(key)), {"count", "index", "remove", "__contains__"}) ? 0 : 1;
       if (!is_sim_generator(obj))  // which takes them as the simulation does

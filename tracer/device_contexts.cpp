@@ -66,7 +66,7 @@ SymValue call_device_exit(Simulator& sim, PyObject*, CallArgs args) {
 // torch.overrides.has_torch_function and its like: any mode counts.
 SymValue call_has_torch_function(Simulator& sim, PyObject* callable, CallArgs args) {
   for (SymValue& value : args.positional) {
-    sim.hold(value);
+    sim.hold_number(value);
     value = SymValue(sim.with_some_floats(value.get()));
   }
   sim.require_plain(args, callable);

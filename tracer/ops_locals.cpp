@@ -11,7 +11,7 @@ SymValue& Simulator::slot(SimFrame& frame, int32_t index) {
     PyObject* real = frame.real_slots[index];
     graph::SourceId source = world_.sources().local(index);
     if (real)
-      frame.slots[index] = world_.wrap_local(real, source);
+      frame.slots[index] = world_.wrap(real, source);
     else
       world_.guard(graph::GuardKind::kUnbound, source);
   }

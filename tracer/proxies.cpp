@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/once.h"
+#include "tracer/proxy_call.h"
 
 namespace framejit {
 
@@ -38,44 +39,14 @@ bool handles_exceptions(const bytecode::Decoded& code) {
   });
 }
 
-// Runs `body` on behalf of C code: a stop is parked in the simulator and becomes a Python error until Simulator::raise
-// finds it; a simulated exception is a Python error already.
-struct ProxyCall {
-  template <class Body>
-  static PyObject* run(Simulator* sim, Body body) {
-    if (!sim) {
-      PyErr_SetString(PyExc_RuntimeError, "an object of a capture was used after the capture ended");
-      return nullptr;
-    }
-    try {
-      return body();
-    } catch (StopTrace& stopped) {
-      sim->crossing_ = std::move(stopped);
-      // BaseException itself: `except Exception` in library code must not swallow it.
-      PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");
-      return nullptr;
-    } catch (const PythonRaised&) {
-      return nullptr;
-    }
-  }
-  static PyObject* realised(Simulator& sim, SymValue value) {
-    sim.realise(value);
-    return value.obj.release();
-  }
-};
-
 namespace {
 
-struct SimGeneratorObject {
-  PyObject ob_base;
-  Simulator* sim;
+struct SimGeneratorObject : SimProxy {
   SimFrame* frame;
   BreakPoint origin;
 };
 
-struct SimCallableObject {
-  PyObject ob_base;
-  Simulator* sim;
+struct SimCallableObject : SimProxy {
   PyObject* target;
   bool gives_truth;
 };
@@ -216,21 +187,6 @@ PyGetSetDef callable_attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-// The name is that of the type it stands for: errors of C code say it.
-PyTypeObject proxy_type(const char* name, size_t size, destructor dealloc) {
-  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-  type.tp_name = name;
-  type.tp_basicsize = static_cast<Py_ssize_t>(size);
-  type.tp_flags = Py_TPFLAGS_DEFAULT;
-  type.tp_dealloc = dealloc;
-  return type;
-}
-
-PyTypeObject* ready(PyTypeObject& type) {
-  FJ_CHECK(PyType_Ready(&type) == 0, "the type {} could not be made", type.tp_name);
-  return &type;
-}
-
 PyTypeObject* generator_type() {
   static PyTypeObject type = [] {
     PyTypeObject t = proxy_type("generator", sizeof(SimGeneratorObject), generator_dealloc);
@@ -262,19 +218,7 @@ PyTypeObject* traceback_type() {
   return once_under_lock([] { return ready(type); });
 }
 
-PyTypeObject* stand_in_type() {
-  static PyTypeObject type =
-      proxy_type("framejit.set_aside", sizeof(PyObject), [](PyObject* self) { Py_TYPE(self)->tp_free(self); });
-  return once_under_lock([] { return ready(type); });
-}
-
 }  // namespace
-
-Ref make_stand_in() {
-  Ref made = Ref::steal(_PyObject_New(stand_in_type()));
-  FJ_CHECK(static_cast<bool>(made), "out of memory");
-  return made;
-}
 
 Ref make_sim_generator(Simulator& sim, std::unique_ptr<SimFrame> frame) {
   auto* self = PyObject_New(SimGeneratorObject, generator_type());
@@ -407,12 +351,7 @@ void Simulator::close_dropped_generators() {
 }
 
 void Simulator::drop_proxies() {
-  for (Ref& proxy : proxies_) {
-    if (is_sim_generator(proxy.get()))
-      reinterpret_cast<SimGeneratorObject*>(proxy.get())->sim = nullptr;
-    else
-      reinterpret_cast<SimCallableObject*>(proxy.get())->sim = nullptr;
-  }
+  for (Ref& proxy : proxies_) reinterpret_cast<SimProxy*>(proxy.get())->sim = nullptr;
   proxies_.clear();
 }
 

@@ -31,9 +31,6 @@ bool is_sim_traceback(PyObject* obj);
 // A break before that point has the real one.
 BreakPoint sim_traceback_origin(PyObject* obj);
 
-// Stands for what the trace cannot follow (World::set_aside): of a type of its own, so that nothing takes it for that.
-Ref make_stand_in();
-
 // The type as the program sees it: of what a proxy stands for.
 PyTypeObject* type_seen(PyObject* obj);
 

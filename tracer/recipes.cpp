@@ -386,7 +386,7 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
 
 // Whether the rebuilt object holds only what is rebuilt anyway, or is from outside.
 bool RecipeBuilder::is_held_anyway(PyObject* obj, int depth) {
-  if (memo_.count(obj) || world_.find(obj) || is_plain_data(obj)) return true;
+  if (memo_.count(obj) || world_.find(obj) || world_.is_aside(obj) || is_plain_data(obj)) return true;
   if (depth == 0) return false;
   auto part_is = [&](PyObject* part) { return is_held_anyway(part, depth - 1); };
   if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {

@@ -11,6 +11,7 @@
 #include "tracer/frame_builtins.h"
 #include "tracer/proxies.h"
 #include "tracer/recipes.h"
+#include "tracer/set_aside.h"
 
 namespace framejit {
 
@@ -65,7 +66,8 @@ Simulator::Simulator(const SegmentStart& start, const TracerServices& services, 
       refused_(refused),
       aside_(aside),
       capture_(std::make_unique<graph::Capture>()),
-      world_(*capture_, services.pool, services.host, services.changing, services.number_inputs) {}
+      world_(*capture_, services.pool, services.host, services.changing, services.number_inputs,
+             [this] { return make_stand_in(*this); }) {}
 
 Simulator::~Simulator() { drop_proxies(); }
 

@@ -46,6 +46,7 @@ class Simulator {
   const TracerServices& services() const { return services_; }
   PyObject* realise(SymValue& value) { return world_.realise(value); }
   PyObject* hold(SymValue& value) { return world_.hold(value); }
+  PyObject* hold_number(SymValue& value) { return world_.hold_number(value); }
   const std::vector<SimFrame*>& frames() const { return frames_; }
   SimFrame& frame() { return *frames_.back(); }
 
@@ -54,13 +55,14 @@ class Simulator {
   // A Python error is set: raises it in the simulation, or stops if the recorder set it to end the trace.
   [[noreturn]] void raise();
   [[noreturn]] void raise(PyObject* type, const std::string& message);
-  // Null means a Python error is set.
+  // Null means a Python error is set. C code may have gone on behind a stop that crosses it.
   Ref check(PyObject* result) {
-    if (!result) raise();
-    return Ref::steal(result);
+    Ref made = Ref::steal(result);
+    if (!made || crossing_) raise();
+    return made;
   }
   void check_status(int status) {
-    if (status < 0) raise();
+    if (status < 0 || crossing_) raise();
   }
   BreakPoint current_break_point() const;
   // Where the capture could end before C code made this object of the trace. Invalid if that is not known.

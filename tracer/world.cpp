@@ -24,6 +24,10 @@ constexpr Py_ssize_t kMaxGuardedItems = 4096;
   throw StopTrace{TraceStop{reason, std::move(detail), {}}, {}};
 }
 
+TraceStop changing_number(PyObject* obj) {
+  return {StopReason::kChangingNumber, fmt::format("a '{}'", Py_TYPE(obj)->tp_name), {}};
+}
+
 constexpr int kDeepestRead = 500;
 
 void check_size(Py_ssize_t size) {
@@ -204,7 +208,13 @@ bool World::holds_number(PyObject* obj, int depth) const {
   return false;
 }
 
-PyObject* World::hold(SymValue& value) { return is_number(value) ? value.get() : realise(value); }
+PyObject* World::hold_number(SymValue& value) { return is_number(value) ? value.get() : realise(value); }
+
+PyObject* World::hold(SymValue& value) { return is_aside(value.get()) ? value.get() : hold_number(value); }
+
+bool World::is_changing_number(PyObject* obj, SourceId source) const {
+  return (PyLong_CheckExact(obj) || PyFloat_CheckExact(obj)) && is_among(changing_, source);
+}
 
 PyObject* World::realise(SymValue& value) {
   if (is_number(value.get())) stop_at_number(value.get());
@@ -213,9 +223,9 @@ PyObject* World::realise(SymValue& value) {
     SourceId source = std::exchange(value.lazy, SourceId());
     PyObject* obj = value.get();
     bool identity = obj == Py_None || PyBool_Check(obj) || is_identity_constant(obj);
-    if ((PyLong_CheckExact(obj) || PyFloat_CheckExact(obj)) && is_among(changing_, source)) {
+    if (is_changing_number(obj, source)) {
       value.lazy = source;
-      stop(StopReason::kChangingNumber, fmt::format("a '{}'", Py_TYPE(obj)->tp_name));
+      throw StopTrace{changing_number(obj), {}};
     }
     guard(identity ? GuardKind::kIdIs : GuardKind::kEquals, source, obj);
     note_place(obj, source);
@@ -289,7 +299,8 @@ SymValue World::wrap(PyObject* real, SourceId source) {
 
 SymValue World::wrap_tensor(PyObject* real, SourceId source) {
   if (host_.is_fake(real)) return SymValue::borrow(real);
-  if (const char* why = host_.why_not_capturable(real)) stop(StopReason::kUnsupportedTensor, why);
+  if (const char* why = host_.why_not_capturable(real))
+    return set_aside(real, source, {StopReason::kUnsupportedTensor, why, {}});
   uint64_t index = capture_.tensor_facts.size();
   capture_.tensor_facts.push_back(host_.facts(real));
   capture_.tensor_facts.back().python_type = pool_.add(reinterpret_cast<PyObject*>(Py_TYPE(real)));
@@ -308,6 +319,7 @@ Ref World::wrap_item(PyObject* real, SourceId source) {
     int& depth_;
   } level(depth_);
   SymValue value = wrap(real, source);
+  if (!is_number(value) && is_changing_number(real, source)) return set_aside(real, source, changing_number(real)).obj;
   hold(value);
   return value.obj;
 }

@@ -6,11 +6,13 @@
 //    and guarded, only when something looks at it: one that is only appended to may have any contents;
 //  - any other object (a module, an instance, an OrderedDict): itself, with writes kept in an overlay;
 //  - immutable plain data, types, functions, modules: themselves, guarded when something first relies on them.
-// What cannot be followed (a sparse tensor, a dict with tensors as keys) is set aside where the frame holds it: an
-// object of a type of its own stands for it, which is handed on like any other. The trace stops at what looks at it.
+// What cannot be followed (a sparse tensor, a number that changes in a container, a dict with tensors as keys on the
+// segment's stack) is set aside: an object of a type of its own stands for it, which is handed on like any other. The
+// trace stops at what looks at it.
 // Invariant: no container that the simulation can see holds a raw outside tensor or mutable container.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -57,16 +59,19 @@ struct ItemWrite {
 class World {
  public:
   // `changing`: numbers on whose value no guard is wanted; looking at one stops the trace. `inputs`: floats that the
-  // graph takes as inputs.
+  // graph takes as inputs. `make_stand_in`: for what is set aside.
   World(graph::Capture& capture, ObjectPool& pool, TensorHost& host, const SourcePaths& changing,
-        const SourcePaths& inputs)
-      : capture_(capture), pool_(pool), host_(host), changing_(changing), number_inputs_(inputs) {}
+        const SourcePaths& inputs, std::function<Ref()> make_stand_in)
+      : capture_(capture),
+        pool_(pool),
+        host_(host),
+        changing_(changing),
+        number_inputs_(inputs),
+        make_stand_in_(std::move(make_stand_in)) {}
 
   // The representation of an object that the program holds and `source` reads. Throws StopTrace for what cannot be
   // followed.
   SymValue wrap(PyObject* real, graph::SourceId source);
-  // The same for a local of the segment's frame, where a tensor that a graph cannot hold is set aside.
-  SymValue wrap_local(PyObject* real, graph::SourceId source);
   // Only its type is relied on. `why`: the stop at what looks at it.
   SymValue set_aside(PyObject* real, graph::SourceId source, TraceStop why);
   bool is_aside(PyObject* obj) const { return !aside_.empty() && aside_.count(obj) != 0; }
@@ -77,8 +82,11 @@ class World {
   // graph, and at what is set aside.
   PyObject* realise(SymValue& value);
 
-  // The same for what is put into a container, an attribute or a variable, where a number of the graph may be.
+  // The same for what is put into a container, an attribute or a variable, where a number of the graph and what is set
+  // aside may be.
   PyObject* hold(SymValue& value);
+  // Where a number of the graph may be.
+  PyObject* hold_number(SymValue& value);
 
   // Numbers of the graph (tracer/numbers.cpp), each an object that stands for it
   // (TensorHost::number_object): what looks at one ends the trace. `tensor`: the fake that is the number as a tensor.
@@ -214,6 +222,7 @@ class World {
 
  private:
   bool is_among(const SourcePaths& paths, graph::SourceId source) const;
+  bool is_changing_number(PyObject* obj, graph::SourceId source) const;
   bool has_changing_item(graph::SourceId tuple) const;
   PyObject* number_at(graph::SourceId source, PyObject* value);
   [[noreturn]] void stop_at_number(PyObject* number) const;
@@ -241,6 +250,7 @@ class World {
   TensorHost& host_;
   const SourcePaths& changing_;
   const SourcePaths& number_inputs_;
+  std::function<Ref()> make_stand_in_;
   std::unordered_map<PyObject*, Outside> outside_;            // by representation; holds it alive through kept_
   std::unordered_map<PyObject*, PyObject*> representations_;  // real -> representation
   struct Aside {

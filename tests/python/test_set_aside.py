@@ -192,6 +192,105 @@ def test_one_that_is_only_handed_on_needs_no_break():
     assert framejit.stats()["breaks"] == 0 and framejit.stats()["hits"] == 1
 
 
+class Holder(torch.nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        self.a, self.items, self.table, self.pair = a, [1, a], {"a": a, "b": [a]}, (a, 2)
+        self.register_buffer("buffer", a)
+
+
+def of_a_list(holder, h):
+    return torch.sparse.mm(holder.items[1], h)
+
+
+def of_a_dict(holder, h):
+    return torch.sparse.mm(holder.table["b"][0], h)
+
+
+def of_a_tuple(holder, h):
+    a, _ = holder.pair
+    return torch.sparse.mm(a, h)
+
+
+def of_an_attribute(holder, h):
+    return torch.sparse.mm(holder.a, h)
+
+
+def of_a_buffer(holder, h):
+    return torch.sparse.mm(holder.buffer, h)
+
+
+def of_an_object_made_there(holder, h):
+    box = Box()
+    box.held = [holder.a, {"a": holder.items[1]}]
+    a, table = box.held
+    return torch.sparse.mm(table["a"], h)
+
+
+def of_a_closure(holder, h):
+    a = holder.a
+
+    def product(by):
+        return torch.sparse.mm(a, by)
+
+    return product(h)
+
+
+def of_defaults(holder, h):
+    def product(by, a=holder.a, *rest):
+        return torch.sparse.mm(a, by)
+
+    return product(h)
+
+
+def of_a_generator(holder, h):
+    return torch.sparse.mm(next(item for item in holder.items if item is not None and type(item) is not int), h)
+
+
+def of_a_comprehension(holder, h):
+    a, b = [item for item in holder.pair]
+    return torch.sparse.mm(a, h)
+
+
+def of_a_global(holder, h):
+    global held_globally
+    held_globally = holder.a
+    return torch.sparse.mm(held_globally, h)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [of_a_list, of_a_dict, of_a_tuple, of_an_attribute, of_a_buffer, of_an_object_made_there, of_a_closure]
+    + [of_defaults, of_a_comprehension, of_a_global],
+)
+def test_only_its_use_breaks_wherever_it_is_held(use):
+    def f(holder, x):
+        h = x * 2 + 1
+        h = use(holder, h)
+        return torch.relu(h) - x
+
+    holder, x = Holder(sparse()), SQUARE + 0.5
+    compiled = framejit.to_static(f)
+    for _ in range(3):
+        assert torch.equal(compiled(holder, x), f(holder, x))
+    counted = framejit.stats()
+    assert (counted["graphs"], counted["breaks"], counted["fallbacks"]) == (2, 1, 0), counted
+    holder = Holder(torch.sparse.mm(sparse(), sparse()))
+    assert torch.equal(compiled(holder, x), f(holder, x))
+
+
+def test_a_generator_that_looks_at_it():
+    def f(holder, x):
+        h = x * 2 + 1
+        h = of_a_generator(holder, h)
+        return torch.relu(h) - x
+
+    holder, x = Holder(sparse()), SQUARE + 0.5
+    compiled = framejit.to_static(f)
+    for _ in range(3):
+        assert torch.equal(compiled(holder, x), f(holder, x))
+
+
 def test_another_in_its_place():
     """What is handed on is read anew in each call, also where one of another kind takes its place."""
     compiled = framejit.to_static(lambda a, x: (x + 1, a)[1])
