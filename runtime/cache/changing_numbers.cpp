@@ -78,10 +78,20 @@ bool changes(const Segment& segment, const SourcePath& path, const Values& value
   return segment.full() && values.size() >= kManyValues;
 }
 
-void remove_entries_at(Segment& segment, const SourcePaths& numbers) {
+template <class See>
+void each_entry_at(const Segment& segment, const SourcePaths& numbers, const See& see) {
   const std::vector<std::shared_ptr<CompiledEntry>> entries = segment.entries();
   for (const auto& entry : entries)
-    if (looks_at(*entry, numbers)) segment.remove(entry.get());
+    if (looks_at(*entry, numbers)) see(entry.get());
+}
+
+void remove_entries_at(Segment& segment, const SourcePaths& numbers) {
+  each_entry_at(segment, numbers, [&](CompiledEntry* entry) { segment.remove(entry); });
+}
+
+// What they serve goes on being served by them, rather than by what is captured from now on, which ends earlier.
+void keep_entries_at(Segment& segment, const SourcePaths& numbers) {
+  each_entry_at(segment, numbers, [&](CompiledEntry* entry) { segment.keep_first(entry); });
 }
 
 SourcePaths both(SourcePaths paths, const SourcePaths& others) {
@@ -106,7 +116,10 @@ bool may_learn_changing_numbers(const Segment& segment) {
 void learn_changing_numbers(CodeCache& cache, Segment& segment) {
   const SourcePaths changing = find_changing_numbers(segment);
   for (const SourcePath& path : changing) noted_at(cache, segment, path).left.insert(path);
-  if (segment.full()) remove_entries_at(segment, changing);
+  if (segment.full())
+    remove_entries_at(segment, changing);
+  else
+    keep_entries_at(segment, changing);
 }
 
 SourcePaths known_changing_numbers(const CodeCache& cache, const Segment& segment) {

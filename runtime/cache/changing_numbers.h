@@ -20,7 +20,7 @@ SourcePaths find_changing_numbers(const Segment& segment);
 bool may_learn_changing_numbers(const Segment& segment);
 
 // Notes them for the segment and for its code. Where it is full, removes the entries that look at them, so that a
-// capture that leaves them to the interpreter takes their place.
+// capture that leaves them to the interpreter takes their place; else what these serve they go on serving.
 void learn_changing_numbers(CodeCache& cache, Segment& segment);
 
 // What was noted.

@@ -16,6 +16,8 @@ class Segment {
   static constexpr size_t kMaxEntries = 16;
   // In a row, of those that an object of the program took with it before they served a second call.
   static constexpr size_t kMaxWasted = 64;
+  // Calls that others serve, after which entries that look at a number that changes go if they have served none.
+  static constexpr size_t kCallsToServe = 64;
 
   explicit Segment(bytecode::InstrIndex at) : at_(at) {}
   ~Segment();
@@ -23,12 +25,13 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   bytecode::InstrIndex at() const { return at_; }
-  // Most recently used first.
+  // Those that look at a number that changes, then those that do not; of each, the most recently used first. Where one
+  // of each fits, it is the same one in each call: the other would go on in other segments.
   const std::vector<std::shared_ptr<CompiledEntry>>& entries() const { return entries_; }
 
-  // The entry whose guards hold, moved to the front; null: none. `busy` is set if that could not be found out. A check
-  // may make objects, and so let the collector run code that drops entries: what is checked is held, and a list that
-  // is another afterwards is not searched on.
+  // The entry whose guards hold, moved to the front of its kind; null: none. `busy` is set if that could not be found
+  // out. A check may make objects, and so let the collector run code that drops entries: what is checked is held, and a
+  // list that is another afterwards is not searched on.
   std::shared_ptr<CompiledEntry> find(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
     for (size_t i = 0; i < entries_.size(); ++i) {
       std::shared_ptr<CompiledEntry> entry = entries_[i];
@@ -39,13 +42,17 @@ class Segment {
       }
       if (answer == GuardAnswer::kBusy) *busy = true;
       if (answer != GuardAnswer::kHit) continue;
-      if (i != 0) move_to_front(i);
+      if (i != first_of_kind(i)) move_to_front(i);
+      if (i >= kept_first_ && kept_first_ > 0 && ++passed_by_ == kCallsToServe) [[unlikely]]
+        drop_passed_by();
       return entry;
     }
     return nullptr;
   }
   void add(std::shared_ptr<CompiledEntry> entry);
   void remove(CompiledEntry* entry);
+  // `entry` looks at a number that was not known to change.
+  void keep_first(const CompiledEntry* entry);
   // Removes an entry that an object of the program took with it.
   void lose(CompiledEntry* entry);
   // As new.
@@ -76,10 +83,15 @@ class Segment {
   }
 
  private:
+  size_t place_of(const CompiledEntry* entry) const;
+  size_t first_of_kind(size_t i) const { return i < kept_first_ ? 0 : kept_first_; }
   void move_to_front(size_t i);
+  void drop_passed_by();
 
   bytecode::InstrIndex at_;
   std::vector<std::shared_ptr<CompiledEntry>> entries_;
+  size_t kept_first_ = 0;  // how many look at a number that changes
+  size_t passed_by_ = 0;   // calls that another has served since
   ChangingPaths changing_;
   size_t wasted_ = 0;
   bool behind_changing_number_ = false;

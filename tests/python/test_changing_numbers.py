@@ -245,3 +245,25 @@ def test_a_whole_graph_is_captured_for_each_value_until_there_are_too_many():
         compiled(x3(), 16)
     for part in _C.stop_reasons()["ChangingNumber"]:
         assert part in str(caught.value)
+
+
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_what_served_a_number_before_others_came_goes_on_serving_it():
+    def f(x):
+        k = int(x.sum())
+        y = x * k
+        return y.tanh() + k
+
+    compiled = framejit.to_static(f)
+    alone = torch.tensor([1.0, 0.0])
+    for _ in range(2):
+        with counts.counting() as before:
+            compiled(alone)
+    for k in range(2, 12):
+        x = torch.tensor([k, 0.0])
+        assert torch.equal(compiled(x), f(x))
+    with counts.counting() as among_others:
+        compiled(x)
+    with counts.counting() as after:
+        assert torch.equal(compiled(alone), f(alone))
+    assert not after.captures and after.hits == before.hits < among_others.hits
