@@ -47,6 +47,7 @@ struct Capture {
   RecipeTable recipes;
   std::vector<Effect> effects;   // in program order
   std::vector<ConstId> classes;  // whose addresses the guards of class orders compare
+  std::vector<ConstId> callees;  // code of the functions that the trace went through, each once
   bool has_handlers = false;     // some code of the trace has a `try` or `with`
   ExitKind exit = ExitKind::kReturn;
   RecipeId returned;                 // kReturn

@@ -1,5 +1,7 @@
 #include "runtime/frame_handler.h"
 
+#include <map>
+
 #include "eval_frame/hook.h"
 #include "runtime/call/bind.h"
 #include "runtime/call/resume.h"
@@ -27,14 +29,35 @@ CodeMark classify(PyObject* code) {
 // Of a frame that is not for capture.
 int answer_to(CodeMark mark) { return mark == CodeMark::kUnhooked ? 2 : 0; }
 
-bool is_idle(const CodeCache& cache) {
-  int idle = 0;
+template <class See>
+void each_entry(const CodeCache& cache, const See& see) {
   for (const auto& [at, segment] : cache.segments())
-    for (const auto& entry : segment->entries()) {
-      if (entry->op_count() != 0) return false;
-      ++idle;
-    }
-  return idle >= kIdleCaptures;
+    for (const auto& entry : segment->entries()) see(*entry);
+}
+
+bool has_operators(const CodeCache& cache) {
+  bool found = false;
+  each_entry(cache, [&](const CompiledEntry& entry) { found = found || entry.op_count() != 0; });
+  return found;
+}
+
+// The functions that its captures went through have been captured as often without an operator: else the hook would
+// find them new once the interpreter calls them.
+void give_up_if_idle(PyObject* code, const CodeCache& cache) {
+  if (has_operators(cache)) return;
+  int idle = 0;
+  std::map<PyObject*, int> idle_callees;
+  each_entry(cache, [&](const CompiledEntry& entry) {
+    ++idle;
+    for (graph::ConstId id : entry.capture().callees) ++idle_callees[entry.objects().at(id)];
+  });
+  if (idle < kIdleCaptures) return;
+  set_code_mark(code, CodeMark::kGivenUp);
+  for (auto [callee, times] : idle_callees) {
+    const CodeMark* mark = code_mark(callee);
+    if (times < kIdleCaptures || (mark ? *mark : classify(callee)) != CodeMark::kUser) continue;
+    if (!has_operators(*engine().shared_cache(callee))) set_code_mark(callee, CodeMark::kGivenUp);
+  }
 }
 
 class HookedFrame {
@@ -68,7 +91,7 @@ class HookedFrame {
     });
     if (found.error) return 1;
     if (!found.entry || !found.entry->returns()) owned.clear();
-    if (found.captured && !engine().everything && is_idle(*cache_)) set_code_mark(code_, CodeMark::kGivenUp);
+    if (found.captured && !engine().everything) give_up_if_idle(code_, *cache_);
     if (!found.entry) return 0;
     if (!found.entry->returns()) return run_twin(binder, result);
     if (found.entry->nothing()) return 0;

@@ -1,5 +1,6 @@
 #include "tracer/simulator.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -209,12 +210,19 @@ void Simulator::chain_context(PyObject* exception) {
   PyException_SetContext(exception, Ref::borrow(handled).release());
 }
 
+void Simulator::note_callee(PyObject* code) {
+  const graph::ConstId id = services_.pool.add(code);
+  std::vector<graph::ConstId>& known = capture_->callees;
+  if (std::find(known.begin(), known.end(), id) == known.end()) known.push_back(id);
+}
+
 SymValue Simulator::run_frame(SimFrame& frame) {
   if (frames_.size() >= kMaxDepth) stop(StopReason::kDeepRecursion, fmt::format("{} frames", frames_.size()));
   if (!frame.cached_location.valid()) frame.library = is_library_file(frame.code->filename.get());
   const bool handles = handles_exceptions(*frame.code);
   if (handles && is_in_backward()) refuse_in_body("an exception may be handled");
   capture_->has_handlers = capture_->has_handlers || handles;
+  if (!frames_.empty()) note_callee(frame.code->code);
   FrameScope scope(frames_, &frame);
   while (true) {
     try {

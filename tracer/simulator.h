@@ -432,6 +432,7 @@ class Simulator {
   [[noreturn]] void stop_before(PyObject* generator);
   // Stops where closing one that still stands would be seen.
   void require_no_open_generator();
+  void note_callee(PyObject* code);
   void prepare_root();
   SymValue wrap_stack(PyObject* real, size_t index);
   [[noreturn]] void end_at(size_t level);

@@ -145,6 +145,7 @@ std::vector<bool> CompiledEntry::objects_named() const {
   for (const graph::TensorFacts& facts : capture_->tensor_facts) name(facts.python_type);
   for (const graph::FrameExit& frame : capture_->frames) name(frame.code);
   for (graph::ConstId id : capture_->classes) name(id);
+  for (graph::ConstId id : capture_->callees) name(id);
   return named;
 }
 

@@ -53,7 +53,7 @@ class SiteCall {
     entry_ = std::move(found.entry);
     // A twin that does not know the exit has no site behind it either: newer code goes on in its place.
     const bool known = entry_->returns() || entry_->exit < exit_count_;
-    if (entry_->nothing() && known) return nothing(entry_->capture().may_reach_python);
+    if (known && goes_nowhere()) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
       if (!PyErr_Occurred()) return nothing(true);
@@ -85,6 +85,13 @@ class SiteCall {
     start.stack = view_.stack;
     start.stack_depth = static_cast<size_t>(cache_->layout().depth(segment_.at()));
     return start;
+  }
+
+  // What a longer stretch left no trace of is not run again before a break: functions that it went through would be
+  // captured. Before a return it is, as the frame shows where it ended.
+  bool goes_nowhere() const {
+    return entry_->nothing() &&
+           (entry_->returns() || bytecode::InstrIndex(entry_->capture().frames[0].instruction) == segment_.at());
   }
 
   PyObject* nothing(bool hook) {

@@ -308,6 +308,28 @@ def test_reset_forgets_which_code_was_found_idle():
     counts.check_equal("captures", captures(), first)
 
 
+def test_functions_of_idle_code_are_idle_too():
+    """Code in which nothing is worth a capture is left to the interpreter, and so are the functions that it calls."""
+    letters = re.compile("[a-d]")
+
+    def upper(text):
+        return text.upper()
+
+    def name(match):
+        return upper("x" * len(letters.pattern))
+
+    def f(x):
+        return x.sin(), letters.sub(name, "abcd")
+
+    compiled = framejit.to_static(f)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            compiled(x3())
+    with counts.counting() as counted:
+        compiled(x3())
+    counts.check_equal("captures", counted.captures, 0)
+
+
 def test_reset_from_inside():
     def f(x):
         y = x.sin()

@@ -434,9 +434,7 @@ def test_dataclass():
 def test_frozen_dataclass():
     outside = Frozen(2)
     check(
-        lambda x: (x * outside.n + outside.total, Frozen(3), outside == Frozen(2), {outside: 1}[Frozen(2)]),
-        breaks=None,
-        cold_runs=2,
+        lambda x: (x * outside.n + outside.total, Frozen(3), outside == Frozen(2), {outside: 1}[Frozen(2)]), breaks=None
     )
 
 
