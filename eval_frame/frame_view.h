@@ -37,6 +37,9 @@ typedef struct FramejitFrameView {
 // is none. A few loads; made for the hot path.
 int framejit_current_frame(FramejitFrameView* view);
 
+// The frame's Python object, borrowed, which the frame holds once; NULL if nothing has asked for it yet (3.11+).
+PyObject* framejit_frame_object(const FramejitFrameView* view);
+
 // In a frame that the hook hands over, nothing has run yet: on 3.11+ cells do not exist yet and the closure has not
 // been copied; before 3.11 both have been done and an argument that is a cell lies in its cell only. This gives the
 // value of argument `index` (order: positional, keyword-only, *args, **kwargs) whatever the version; borrowed, never

@@ -32,6 +32,8 @@ int framejit_current_frame(FramejitFrameView* view) {
   return 0;
 }
 
+PyObject* framejit_frame_object(const FramejitFrameView* view) { return (PyObject*)view->frame; }
+
 PyObject* framejit_frame_argument(const FramejitFrameView* view, int index) {
   PyObject* value = view->localsplus[index];
   const Py_ssize_t* cell_to_argument = view->code->co_cell2arg;

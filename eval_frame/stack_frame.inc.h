@@ -26,6 +26,8 @@ int framejit_current_frame(FramejitFrameView* view) {
   return 0;
 }
 
+PyObject* framejit_frame_object(const FramejitFrameView* view) { return (PyObject*)((Frame*)view->frame)->frame_obj; }
+
 PyObject* framejit_frame_argument(const FramejitFrameView* view, int index) { return view->localsplus[index]; }
 
 int framejit_frame_has_ended(PyObject* object) {

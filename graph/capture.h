@@ -52,8 +52,10 @@ struct Capture {
   ExitKind exit = ExitKind::kReturn;
   RecipeId returned;                 // kReturn
   std::vector<uint32_t> left_slots;  // kReturn: of the segment's own frame; it let go of what was in them
-  std::vector<FrameExit> frames;     // kBreak: outermost (the segment's own) first
-  uint16_t stop_reason = 0;          // kBreak: row of tracer/stop_reasons.def
+  bool of_kept_frame = false;        // of a frame that may live on when it ends: all that is in its variables is given
+  std::vector<std::pair<uint32_t, RecipeId>> kept_locals;  // kReturn, of a kept frame: as FrameExit::locals
+  std::vector<FrameExit> frames;                           // kBreak: outermost (the segment's own) first
+  uint16_t stop_reason = 0;                                // kBreak: row of tracer/stop_reasons.def
   std::string stop_detail;
   bool may_reach_python = false;                   // the breaking instruction may run Python frames: the hook is wanted
   std::string stop_location;                       // file:line of the user's code

@@ -352,10 +352,23 @@ void RecipeBuilder::finish_graph() {
   throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}, refused};
 }
 
-void RecipeBuilder::finish_return(SymValue value) {
+void RecipeBuilder::finish_return(SymValue value, const SimFrame* kept) {
   capture_.returned = describe(value);
+  if (kept) describe_kept_locals(*kept);
   add_effects();
   finish_graph();
+}
+
+void RecipeBuilder::describe_kept_locals(const SimFrame& frame) {
+  for (uint32_t i = 0; i < frame.slots.size(); ++i)
+    if (!frame.raw[i] && !is_cell_of_the_real_frame(frame, i))
+      capture_.kept_locals.emplace_back(i, describe(frame.slots[i]));
+}
+
+bool RecipeBuilder::is_cell_of_the_real_frame(const SimFrame& frame, uint32_t slot) const {
+  const auto& described = frame.code->slots[slot];
+  const SymValue& value = frame.slots[slot];
+  return (described.is_cell || described.is_free) && !value.null() && world_.find(value.get());
 }
 
 graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
@@ -366,7 +379,7 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
   exit.function = index > 0 ? describe_object(frame.function.get()) : capture_.recipes.add({});
   exit.instruction = frame.pc.value;
   exit.pending = index + 1 < sim_.frames().size();
-  bool all = sees_locals(code);
+  bool all = sees_locals(code) || (index == 0 && capture_.of_kept_frame);
   const bytecode::SlotSet& live = code.live_locals(frame.pc);
   for (uint32_t i = 0; i < frame.slots.size(); ++i) {
     if (!frame.raw.empty() && frame.raw[i]) continue;  // untouched: it is still in the real frame
@@ -376,8 +389,7 @@ graph::FrameExit RecipeBuilder::describe_frame(size_t index) {
       unread_.push_back({index, i});
       continue;
     }
-    // The segment's own cells are the real frame's.
-    if (index == 0 && is_cell && !value.null() && world_.find(value.get())) continue;
+    if (index == 0 && is_cell_of_the_real_frame(frame, i)) continue;
     exit.locals.emplace_back(i, describe(value));
   }
   for (const SymValue& value : frame.stack) exit.stack.push_back(describe(value));

@@ -14,7 +14,8 @@ class RecipeBuilder {
  public:
   explicit RecipeBuilder(Simulator& sim);
 
-  void finish_return(SymValue value);
+  // `kept`: the segment's own frame, if that is kept (SegmentStart::kept).
+  void finish_return(SymValue value, const SimFrame* kept);
   // The frames from the segment's own to the innermost, as they stand before their current instructions. Of a local
   // that is not read again only what else is rebuilt or comes from outside; unbound ones of the segment's own frame are
   // named.
@@ -44,6 +45,8 @@ class RecipeBuilder {
 
   graph::FrameExit describe_frame(size_t index);
   bool is_held_anyway(PyObject* obj, int depth);
+  void describe_kept_locals(const SimFrame& frame);
+  bool is_cell_of_the_real_frame(const SimFrame& frame, uint32_t slot) const;
   void add_unread_locals();
   void add_effects();
   void add_dict_effects(PyObject* shadow, const Outside& outside);

@@ -68,7 +68,9 @@ Simulator::Simulator(const SegmentStart& start, const TracerServices& services, 
       aside_(aside),
       capture_(std::make_unique<graph::Capture>()),
       world_(*capture_, services.pool, services.host, services.changing, services.number_inputs,
-             [this] { return make_stand_in(*this); }) {}
+             [this] { return make_stand_in(*this); }) {
+  capture_->of_kept_frame = start.kept;
+}
 
 Simulator::~Simulator() { drop_proxies(); }
 
@@ -363,9 +365,11 @@ std::unique_ptr<graph::Capture> Simulator::run() {
   }
   try {
     SymValue result = run_frame(root);
-    note_left_slots(root);
-    drop_locals(root);
-    finish_return(std::move(result));
+    if (!start_.kept) {
+      note_left_slots(root);
+      drop_locals(root);
+    }
+    finish_return(std::move(result), root);
   } catch (const ReachedBreakPoint&) {
   } catch (const PythonRaised& raised) {
     PyObject *type, *value, *traceback;
@@ -451,12 +455,12 @@ void Simulator::note_default_dtype(PyObject* before, PyObject* setter, PyObject*
   default_dtype_call_ = {Ref::borrow(setter), Ref::borrow(now)};
 }
 
-void Simulator::finish_return(SymValue value) {
+void Simulator::finish_return(SymValue value, const SimFrame& root) {
   require_no_open_generator();
   if (transforms_.active()) stop(StopReason::kCannotRebuild, "a level of a function transform");
   if (inference_modes_.active()) stop(StopReason::kCannotRebuild, "inference mode that was entered");
   capture_->exit = graph::ExitKind::kReturn;
-  RecipeBuilder(*this).finish_return(std::move(value));
+  RecipeBuilder(*this).finish_return(std::move(value), start_.kept ? &root : nullptr);
 }
 
 void Simulator::finish_break() {

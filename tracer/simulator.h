@@ -437,7 +437,7 @@ class Simulator {
   SymValue wrap_stack(PyObject* real, size_t index);
   [[noreturn]] void end_at(size_t level);
   void note_left_slots(const SimFrame& root);
-  void finish_return(SymValue value);
+  void finish_return(SymValue value, const SimFrame& root);
   void finish_break();
   Ref rebind_builtin(PyObject* callable);
   BreakPoint raise_origin();

@@ -27,6 +27,7 @@ struct SegmentStart {
   PyObject* const* slots = nullptr;  // localsplus: arguments, locals, cells as cell objects; null where unbound
   PyObject* const* stack = nullptr;
   size_t stack_depth = 0;
+  bool kept = false;  // a traceback or the like has the frame, and shows its variables also when it has ended
 };
 
 // Name of the builtin function that is the callback of the weak references by which entries watch what they rely on:

@@ -242,7 +242,7 @@ CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& s
                          "too many captures, and none fits", ""};
     segment.set_eager(stop);
     ++engine().stats.fallbacks;
-    report_too_many_entries(cache, segment, {start.slots, start.stack});
+    report_too_many_entries(cache, segment, {start.slots, start.stack, std::nullopt, start.kept});
     return {nullptr, stop, false};
   }
   CapturingScope scope;

@@ -1,5 +1,7 @@
 #include "runtime/cache/compiled_entry.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "runtime/cache/guard_objects.h"
 #include "runtime/cache/segment.h"
@@ -30,7 +32,52 @@ CompiledEntry::CompiledEntry(std::unique_ptr<graph::Capture> capture, const Obje
       replay_(*capture_, objects_),
       executable_(std::move(executable)),
       output_count_(executable_ ? executable_->output_count() : 0),
-      nothing_(leaves_no_trace(*capture_)) {}
+      nothing_(leaves_no_trace(*capture_)),
+      of_kept_frame_(capture_->of_kept_frame) {}
+
+namespace {
+
+bool holds_frames(PyObject* type) {
+  if (!type || !PyType_Check(type)) return false;
+  return type == reinterpret_cast<PyObject*>(&PyTraceBack_Type) || PyExceptionClass_Check(type);
+}
+
+// Looks for sources among the parts of recipes.
+class SourceSearch {
+ public:
+  SourceSearch(const graph::RecipeTable& recipes, const std::unordered_set<uint32_t>& sources)
+      : recipes_(recipes), sources_(sources), seen_(recipes.size(), false) {}
+
+  bool finds(graph::RecipeId id) {
+    if (!id.valid() || seen_[id.index()]) return false;
+    seen_[id.index()] = true;
+    const graph::Recipe& recipe = recipes_.at(id);
+    if (recipe.kind == graph::RecipeKind::kSource) return sources_.count(recipe.source.value) != 0;
+    for (uint32_t i = 0; i < recipe.part_count; ++i)
+      if (finds(recipes_.part(recipe, i))) return true;
+    return false;
+  }
+
+ private:
+  const graph::RecipeTable& recipes_;
+  const std::unordered_set<uint32_t>& sources_;
+  std::vector<bool> seen_;
+};
+
+}  // namespace
+
+bool CompiledEntry::keeps_exceptions() const {
+  std::unordered_set<uint32_t> exceptions;
+  for (const graph::Guard& guard : capture_->guards.rows())
+    if (guard.kind == GuardKind::kTypeIs && holds_frames(objects_.at(guard.object)))
+      exceptions.insert(guard.source.value);
+  if (exceptions.empty()) return false;
+  SourceSearch search(capture_->recipes, exceptions);
+  return std::any_of(capture_->effects.begin(), capture_->effects.end(), [&](const graph::Effect& effect) {
+    return search.finds(effect.value) || std::any_of(effect.values.begin(), effect.values.end(),
+                                                     [&](graph::RecipeId id) { return search.finds(id); });
+  });
+}
 
 bool CompiledEntry::give_numbers(PyObject** inputs) {
   const std::vector<uint32_t>& numbers = capture_->number_inputs;

@@ -32,6 +32,9 @@ class CompiledEntry {
 
   // Nothing but Python would be left of the segment: the interpreter runs it as it is.
   bool nothing() const { return nothing_; }
+  bool of_kept_frame() const { return of_kept_frame_; }
+  // It gives an exception of the program, or a traceback, to what may outlive the call.
+  bool keeps_exceptions() const;
   bool returns() const { return capture_->exit == graph::ExitKind::kReturn; }
 
   // Index in CodeCache::exits; kReturns for a segment that ends the function.
@@ -65,6 +68,7 @@ class CompiledEntry {
   std::unique_ptr<Executable> executable_;
   size_t output_count_;
   bool nothing_;
+  bool of_kept_frame_;
   bool dead_ = false;
   bool wrong_ = false;
   Segment* segment_ = nullptr;

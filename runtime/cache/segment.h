@@ -35,6 +35,7 @@ class Segment {
   std::shared_ptr<CompiledEntry> find(const FrameInputs& inputs, OwnedValues& owned, bool* busy) {
     for (size_t i = 0; i < entries_.size(); ++i) {
       std::shared_ptr<CompiledEntry> entry = entries_[i];
+      if (entry->of_kept_frame() != inputs.kept) continue;
       const GuardAnswer answer = entry->guards().check(inputs, owned);
       if (i >= entries_.size() || entries_[i] != entry) [[unlikely]] {
         *busy = true;

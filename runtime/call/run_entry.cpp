@@ -54,16 +54,6 @@ FoundEntry check_new_entry(Segment& segment, CaptureOutcome outcome, const Frame
   return found;
 }
 
-// The state of the thread forbids it: nothing is known of the segment by that.
-FoundEntry not_now(const CodeCache& cache, Segment& segment, const char* why) {
-  ++engine().stats.breaks;
-  ++engine().stats.break_reasons[stop_reason_info(StopReason::kActiveMode).name];
-  FoundEntry found;
-  found.stop = {StopReason::kActiveMode, why, stop_location(cache.decoded(), segment.at())};
-  segment.set_refused(found.stop);
-  return found;
-}
-
 // A capture makes many objects, so the collector runs, and its callbacks may need calls of their own. Before 3.10 an
 // error that the interpreter drops there passes for the one that ends the recursion: it goes on, and the process dies.
 bool has_room_to_capture() {
@@ -79,6 +69,15 @@ bool must_run_eagerly(PyThreadState* tstate) {
          (engine().graph_guards != 0 && thread_state().graph_guards != 0);
 }
 
+FoundEntry refuse(const CodeCache& cache, Segment& segment, StopReason reason, std::string why) {
+  ++engine().stats.breaks;
+  ++engine().stats.break_reasons[stop_reason_info(reason).name];
+  FoundEntry found;
+  found.stop = {reason, std::move(why), stop_location(cache.decoded(), segment.at())};
+  segment.set_refused(found.stop);
+  return found;
+}
+
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,
                            const std::function<SegmentStart()>& start) {
   bool busy = false;
@@ -88,7 +87,7 @@ FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs
     return {std::move(entry)};
   }
   if (busy || segment.eager() || !has_room_to_capture()) return {};
-  if (const char* why = engine().tensors()->why_not_now()) return not_now(cache, segment, why);
+  if (const char* why = engine().tensors()->why_not_now()) return refuse(cache, segment, StopReason::kActiveMode, why);
   ++engine().stats.misses;
   if (!engine().on_capture) return check_new_entry(segment, capture(cache, segment, start()), inputs, owned);
   const std::string missed = describe_miss(cache, segment, inputs);

@@ -20,6 +20,9 @@ struct FoundEntry {
 // profiler watches.
 bool must_run_eagerly(PyThreadState* tstate);
 
+// The segment runs eagerly this time, for a reason that tells nothing of it: another call may capture.
+FoundEntry refuse(const CodeCache& cache, Segment& segment, StopReason reason, std::string why);
+
 FoundEntry find_or_capture(CodeCache& cache, Segment& segment, const FrameInputs& inputs, OwnedValues& owned,
                            const std::function<SegmentStart()>& start);
 

@@ -41,6 +41,7 @@ struct Transfer {
   std::shared_ptr<CodeCache> cache;
   uint32_t exit = 0;        // where resume code goes on
   Ref left_frame;           // that it goes on for, if tracebacks may name it
+  bool kept = false;        // tracebacks that this does not carry do
   bool wants_hook = false;  // what runs there may reach Python frames
 };
 

@@ -31,15 +31,37 @@ std::vector<Position> positions_of(PyObject* frame) {
                                     parts.raw.first_line, parts.raw.code.size() / kUnitBytes);
 }
 
+// Calls `visit` with what a list, tuple or dictionary holds.
+template <class Visit>
+void for_each_item(PyObject* container, Visit visit) {
+  if (PyList_CheckExact(container) || PyTuple_CheckExact(container)) {
+    PyObject** items = PySequence_Fast_ITEMS(container);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) visit(items[i]);
+  } else if (PyDict_CheckExact(container)) {
+    PyObject *key, *value;
+    for (Py_ssize_t pos = 0; PyDict_Next(container, &pos, &key, &value);) visit(value);
+  }
+}
+
+bool is_container(PyObject* value) {
+  return PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value);
+}
+
 // Rewrites the entries of one frame, in all tracebacks that are reached from some exceptions.
 class Mover {
  public:
   explicit Mover(PyObject* from) : from_(from) {}
 
+  void move_all(const std::vector<Ref>& entries) {
+    for (const Ref& entry : entries) move(reinterpret_cast<PyTracebackObject*>(entry.get()));
+  }
+
   void visit(PyObject* value) {
     if (PyTraceBack_Check(value)) return visit_traceback(value);
-    if (!PyExceptionInstance_Check(value) || std::count(seen_.begin(), seen_.end(), value)) return;
+    if (!PyExceptionInstance_Check(value) && !is_container(value)) return;
+    if (seen_.size() == kMost || std::count(seen_.begin(), seen_.end(), value)) return;
     seen_.push_back(value);
+    if (is_container(value)) return for_each_item(value, [&](PyObject* item) { visit(item); });
     const Ref parts[] = {Ref::steal(PyException_GetTraceback(value)), Ref::steal(PyException_GetContext(value)),
                          Ref::steal(PyException_GetCause(value))};
     for (const Ref& part : parts)
@@ -73,44 +95,63 @@ class Mover {
     return found == is_.end() ? lasti : static_cast<int>(found - is_.begin()) * static_cast<int>(kUnitBytes);
   }
 
+  static constexpr size_t kMost = 256;  // exceptions and containers
+
   PyObject* from_;
   PyObject* to_ = nullptr;
   std::vector<Position> was_, is_;  // by code unit
   std::vector<PyObject*> seen_;
 };
 
-// What names a frame that has ended, as far as it is looked for.
+// What names a frame, as far as it is looked for.
 class Finder {
  public:
   explicit Finder(PyObject* frame) : frame_(frame) {}
 
-  // An exception, a traceback, or what sys.exc_info() gives; all else has none.
+  // To be called for each place that has the value: an exception, a traceback, or a container of such; all else has
+  // none.
   void visit(PyObject* value) {
     if (!value) return;
     if (PyTraceBack_Check(value)) return visit_traceback(reinterpret_cast<PyTracebackObject*>(value));
-    if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 3)
-      for (Py_ssize_t i = 0; i < 3; ++i)
-        if (!PyTuple_CheckExact(PyTuple_GET_ITEM(value, i))) visit(PyTuple_GET_ITEM(value, i));
-    if (!PyExceptionInstance_Check(value) || exceptions_.size() == kMost) return;
-    if (std::count(exceptions_.begin(), exceptions_.end(), value)) return;
-    exceptions_.push_back(value);
+    if ((!PyExceptionInstance_Check(value) && !is_container(value)) || !note_place(value)) return;
+    if (is_container(value)) return for_each_item(value, [&](PyObject* item) { visit(item); });
     const Ref parts[] = {Ref::steal(PyException_GetTraceback(value)), Ref::steal(PyException_GetContext(value)),
                          Ref::steal(PyException_GetCause(value))};
     for (const Ref& part : parts) visit(part.get());
   }
 
-  bool found_all() const { return Py_REFCNT(frame_) == static_cast<Py_ssize_t>(entries_.size() + callees_.size()); }
+  // `running`: then the interpreter holds it too.
+  bool found_all(bool running = false) const {
+    return Py_REFCNT(frame_) == static_cast<Py_ssize_t>(entries_.size() + callees_.size() + running);
+  }
+  // Whether the places that were visited are all that have what was found.
+  bool are_only_places() const {
+    return std::all_of(places_.begin(), places_.end(),
+                       [](const auto& row) { return Py_REFCNT(row.first) == row.second; });
+  }
   const std::vector<PyTracebackObject*>& entries() const { return entries_; }
 
  private:
-  static constexpr size_t kMost = 16;  // exceptions, and entries of one: those of a frame come first in what passed it
+  // Exceptions, tracebacks and containers, and entries of one: those of a frame come first in what passed it.
+  static constexpr size_t kMost = 64;
+
+  // Whether it is seen for the first time, and there are not too many.
+  bool note_place(PyObject* value) {
+    const auto known =
+        std::find_if(places_.begin(), places_.end(), [&](const auto& row) { return row.first == value; });
+    if (known != places_.end()) return ++known->second, false;
+    if (places_.size() == kMost) return false;
+    places_.emplace_back(value, 1);
+    return true;
+  }
 
   void visit_traceback(PyTracebackObject* entry) {
     for (size_t i = 0; entry && i < kMost; ++i, entry = entry->tb_next) {
+      if (!note_place(reinterpret_cast<PyObject*>(entry))) return;
       auto* frame = reinterpret_cast<PyObject*>(entry->tb_frame);
       if (frame == frame_)
         add(entries_, entry);
-      else if (framejit_frame_back(frame) == frame_)
+      else if (framejit_frame_has_ended(frame) && framejit_frame_back(frame) == frame_)
         add(callees_, frame);
     }
   }
@@ -121,7 +162,7 @@ class Finder {
   }
 
   PyObject* frame_;
-  std::vector<PyObject*> exceptions_;
+  std::vector<std::pair<PyObject*, Py_ssize_t>> places_;  // how many of them have each thing that was found
   std::vector<PyTracebackObject*> entries_;
   std::vector<PyObject*> callees_;  // that hold it as their caller
 };
@@ -182,15 +223,55 @@ void show_own_code(PyObject* result) {
   PyErr_Restore(type, value, traceback);
 }
 
-Ref frame_in_tracebacks(const Transfer& transfer) {
-  bool any = false;
-  for_each_carried(transfer, [&](PyObject* value) { any |= PyExceptionInstance_Check(value) != 0; });
-  return any ? Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame())) : Ref();
+namespace {
+
+// Where exceptions are handled in blocks, the thread has their traceback in a place of its own.
+void visit_handled(Finder& finder) {
+  PyObject *type, *value, *traceback;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  const Ref held[] = {Ref::steal(type), Ref::steal(value), Ref::steal(traceback)};
+  finder.visit(value);
+  if (bytecode::traits(bytecode::current_version()).has_blocks) finder.visit(traceback);
+}
+
+}  // namespace
+
+FrameHolder frame_holder(const FrameView& view, int depth) {
+  PyObject* frame = framejit_frame_object(&view);
+  if (!frame || Py_REFCNT(frame) == 1) return FrameHolder::kNone;
+  Finder finder(frame);
+  visit_handled(finder);
+  for (int i = 0; i < view.nlocalsplus; ++i) finder.visit(view.localsplus[i]);
+  for (int i = 0; i < depth; ++i) finder.visit(view.stack[i]);
+  return finder.found_all(true) && finder.are_only_places() ? FrameHolder::kOwnExceptions : FrameHolder::kOthers;
+}
+
+namespace {
+
+// The entries of tracebacks that name the frame, wherever they are. Slow: looks at all objects of the process.
+std::vector<Ref> entries_of(PyObject* frame) {
+  std::vector<Ref> entries;
+  const Ref gc = Ref::steal(PyImport_ImportModule("gc"));
+  const Ref found = Ref::steal(gc ? PyObject_CallMethod(gc.get(), "get_referrers", "O", frame) : nullptr);
+  if (!found) PyErr_Clear();
+  for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(found.get()); ++i) {
+    PyObject* referrer = PyList_GET_ITEM(found.get(), i);
+    if (PyTraceBack_Check(referrer)) entries.push_back(Ref::borrow(referrer));
+  }
+  return entries;
+}
+
+}  // namespace
+
+bool can_move_to_other_frame(const FrameView& view) {
+  PyObject* frame = framejit_frame_object(&view);
+  return Py_REFCNT(frame) == static_cast<Py_ssize_t>(1 + entries_of(frame).size());
 }
 
 void move_tracebacks(const Transfer& transfer) {
   if (!transfer.left_frame) return;
   Mover mover(transfer.left_frame.get());
+  if (transfer.kept) return mover.move_all(entries_of(transfer.left_frame.get()));
   for_each_carried(transfer, [&](PyObject* value) { mover.visit(value); });
 }
 

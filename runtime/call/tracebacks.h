@@ -1,12 +1,21 @@
 // Tracebacks of a frame whose rest runs in another one.
 #pragma once
 
+#include "eval_frame/frame_view.h"
 #include "runtime/call/thread_state.h"
 
 namespace framejit::runtime {
 
-// The frame that runs now, if a traceback may name it that `transfer` carries away; null: none does.
-Ref frame_in_tracebacks(const Transfer& transfer);
+// What holds the frame that runs now, and with it what is in its variables when it ends.
+enum class FrameHolder {
+  kNone,
+  kOwnExceptions,  // tracebacks of the exception that is handled and of those in its own variables alone
+  kOthers,         // what may outlive the call: an exception that was kept, code that asked for the frame
+};
+// `depth`: of its operand stack.
+FrameHolder frame_holder(const FrameView& view, int depth);
+// Whether nothing but tracebacks holds a frame that has a holder, so that they can name another frame instead.
+bool can_move_to_other_frame(const FrameView& view);
 
 // Those of the exceptions that `transfer` has brought name the frame that runs now, which has the locals, in the place
 // of the one that was left.

@@ -45,7 +45,10 @@ class SiteCall {
   PyObject* run() {
     if (!stands_as_described()) return nothing(true);
     unbind_methods(cache_->decoded(), segment_.at(), view_);
+    const FrameHolder holder = frame_holder(view_, cache_->layout().depth(segment_.at()));
+    kept_ = holder != FrameHolder::kNone;
     FrameInputs inputs{view_.localsplus, view_.stack};
+    inputs.kept = kept_;
     OwnedValues owned;
     FoundEntry found = find_or_capture(*cache_, segment_, inputs, owned, [&] { return start(); });
     if (found.error) return nullptr;
@@ -53,6 +56,8 @@ class SiteCall {
     entry_ = std::move(found.entry);
     // A twin that does not know the exit has no site behind it either: newer code goes on in its place.
     const bool known = entry_->returns() || entry_->exit < exit_count_;
+    others_ = holder == FrameHolder::kOthers || (kept_ && entry_->keeps_exceptions());
+    if (!known && others_ && !can_move_to_other_frame(view_)) return leave_held_frame();
     if (known && goes_nowhere()) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
@@ -84,6 +89,7 @@ class SiteCall {
     start.slots = view_.localsplus;
     start.stack = view_.stack;
     start.stack_depth = static_cast<size_t>(cache_->layout().depth(segment_.at()));
+    start.kept = kept_;
     return start;
   }
 
@@ -92,6 +98,12 @@ class SiteCall {
   bool goes_nowhere() const {
     return entry_->nothing() &&
            (entry_->returns() || bytecode::InstrIndex(entry_->capture().frames[0].instruction) == segment_.at());
+  }
+
+  // Another frame cannot go on in its place: whoever keeps this one keeps its variables.
+  PyObject* leave_held_frame() {
+    refuse(*cache_, segment_, StopReason::kHeldFrame, "");
+    return nothing(true);
   }
 
   PyObject* nothing(bool hook) {
@@ -106,6 +118,11 @@ class SiteCall {
       return nullptr;
     }
     for (uint32_t slot : entry_->capture().left_slots) framejit_slot_set(&view_.localsplus[slot], nullptr);
+    for (auto [slot, recipe] : entry_->capture().kept_locals) {
+      Ref kept = replay_->build(recipe);
+      if (!kept && PyErr_Occurred()) return nullptr;
+      framejit_slot_set(&view_.localsplus[slot], kept.release());
+    }
     return leave_with(std::move(value));
   }
 
@@ -142,7 +159,8 @@ class SiteCall {
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
-      transfer.left_frame = frame_in_tracebacks(transfer);
+      transfer.kept = others_;
+      if (kept_) transfer.left_frame = Ref::borrow(framejit_frame_object(&view_));
       empty_locals();
       transfer.cache = cache_;
       transfer.exit = entry_->exit;
@@ -190,6 +208,8 @@ class SiteCall {
   Segment& segment_;
   const FrameView& view_;
   size_t exit_count_;
+  bool kept_ = false;    // the frame
+  bool others_ = false;  // have it, or will
   std::shared_ptr<CompiledEntry> entry_;
   std::unique_ptr<Replay> replay_;
 };

@@ -33,6 +33,7 @@ struct FrameInputs {
   PyObject* const* stack = nullptr;
   // Of the thread, once a guard has asked: the same for all entries that are checked for one call.
   mutable std::optional<uint64_t> global_state = std::nullopt;
+  bool kept = false;  // as SegmentStart::kept: only entries that were captured so serve
 };
 
 // New references that a check had to make: values of C-level attributes. They live until the entry has run; where code

@@ -100,7 +100,9 @@ std::string describe_guard(const CompiledEntry& entry, size_t index, const bytec
   return text;
 }
 
-std::string describe_failed_guard(CompiledEntry& entry, const FrameInputs&, const bytecode::DecodedCode* code) {
+std::string describe_failed_guard(CompiledEntry& entry, const FrameInputs& inputs, const bytecode::DecodedCode* code) {
+  if (entry.of_kept_frame() != inputs.kept)
+    return entry.of_kept_frame() ? "something holds the frame" : "nothing holds the frame";
   const uint32_t failed = entry.guards().failed_guard();
   std::string text = describe_guard(entry, failed, code);
   const auto& rows = entry.capture().guards.rows();

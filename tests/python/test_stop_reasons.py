@@ -104,8 +104,24 @@ def catches(x):
         return x + 1
 
 
+def keep_an_exception():
+    try:
+        raise KeyError("on purpose")
+    except KeyError as error:
+        KEPT[:] = [error]
+
+
+def is_kept(x):
+    keep_an_exception()  # whose frame holds its caller's
+    print(end="")
+    return x + 1
+
+
 def raises(x):
     raise ValueError("on purpose")
+
+
+KEPT = []
 
 
 def sandboxed(x):
@@ -139,6 +155,7 @@ PROVOKE = {
     "ContainerTooLarge": (over, lambda: [0] * 5000),
     "TensorData": lambda x: x if x.data_ptr() else x + 1,
     "HandledException": catches,
+    "HeldFrame": is_kept,
     "OwnFrame": lambda x: x + len(sys._getframe().f_code.co_name),
     "ForeignBuiltins": lambda x: sandboxed(x),
     "ObjectCounts": lambda x: x + sys.getsizeof([x]),
@@ -200,8 +217,9 @@ def test_explain_and_eager(name, capsys):
         assert part in item.why() and part in str(report)
 
 
-# Of a number that changes: test_changing_numbers.py, since the capture of one call does not show it.
-@pytest.mark.parametrize("name", sorted(set(PROVOKE) - {"UncaughtException", "ChangingNumber"}))
+# Of a number that changes: test_changing_numbers.py, since the capture of one call does not show it. A frame that is held
+# has a break before it is.
+@pytest.mark.parametrize("name", sorted(set(PROVOKE) - {"UncaughtException", "ChangingNumber", "HeldFrame"}))
 def test_full_graph_names_place_reason_and_hint(name):
     fn, arguments = provoke(name)
     with pytest.raises(framejit.GraphBreakError) as caught:
