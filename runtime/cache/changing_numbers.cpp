@@ -1,6 +1,7 @@
 #include "runtime/cache/changing_numbers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace framejit::runtime {
@@ -78,20 +79,27 @@ bool changes(const Segment& segment, const SourcePath& path, const Values& value
   return segment.full() && values.size() >= kManyValues;
 }
 
-template <class See>
-void each_entry_at(const Segment& segment, const SourcePaths& numbers, const See& see) {
-  const std::vector<std::shared_ptr<CompiledEntry>> entries = segment.entries();
-  for (const auto& entry : entries)
-    if (looks_at(*entry, numbers)) see(entry.get());
+std::vector<std::shared_ptr<CompiledEntry>> entries_at(const Segment& segment, const SourcePaths& numbers) {
+  std::vector<std::shared_ptr<CompiledEntry>> found;
+  std::copy_if(segment.entries().begin(), segment.entries().end(), std::back_inserter(found),
+               [&](const auto& entry) { return looks_at(*entry, numbers); });
+  return found;
 }
 
 void remove_entries_at(Segment& segment, const SourcePaths& numbers) {
-  each_entry_at(segment, numbers, [&](CompiledEntry* entry) { segment.remove(entry); });
+  for (const auto& entry : entries_at(segment, numbers)) segment.remove(entry.get());
 }
 
-// What they serve goes on being served by them, rather than by what is captured from now on, which ends earlier.
+// What they serve goes on being served by them, rather than by what is captured from now on, which ends earlier. A full
+// segment needs room: the half that served last stays.
 void keep_entries_at(Segment& segment, const SourcePaths& numbers) {
-  each_entry_at(segment, numbers, [&](CompiledEntry* entry) { segment.keep_first(entry); });
+  const std::vector<std::shared_ptr<CompiledEntry>> found = entries_at(segment, numbers);
+  const size_t kept = segment.full() ? found.size() / 2 : found.size();
+  for (size_t i = 0; i < found.size(); ++i)
+    if (i < kept)
+      segment.keep_first(found[i].get());
+    else
+      segment.remove(found[i].get());
 }
 
 SourcePaths both(SourcePaths paths, const SourcePaths& others) {
@@ -116,10 +124,7 @@ bool may_learn_changing_numbers(const Segment& segment) {
 void learn_changing_numbers(CodeCache& cache, Segment& segment) {
   const SourcePaths changing = find_changing_numbers(segment);
   for (const SourcePath& path : changing) noted_at(cache, segment, path).left.insert(path);
-  if (segment.full())
-    remove_entries_at(segment, changing);
-  else
-    keep_entries_at(segment, changing);
+  keep_entries_at(segment, changing);
 }
 
 SourcePaths known_changing_numbers(const CodeCache& cache, const Segment& segment) {

@@ -19,8 +19,8 @@ SourcePaths find_changing_numbers(const Segment& segment);
 // Whether the segment has entries enough to tell.
 bool may_learn_changing_numbers(const Segment& segment);
 
-// Notes them for the segment and for its code. Where it is full, removes the entries that look at them, so that a
-// capture that leaves them to the interpreter takes their place; else what these serve they go on serving.
+// Notes them for the segment and for its code. Entries that look at them go on serving what they serve; where the
+// segment is full, the older half of them makes room for captures that leave the numbers to the interpreter.
 void learn_changing_numbers(CodeCache& cache, Segment& segment);
 
 // What was noted.
