@@ -52,8 +52,13 @@ class Mover {
  public:
   explicit Mover(PyObject* from) : from_(from) {}
 
-  void move_all(const std::vector<Ref>& entries) {
-    for (const Ref& entry : entries) move(reinterpret_cast<PyTracebackObject*>(entry.get()));
+  // As holders_of gives them.
+  void move_all(const std::vector<Ref>& holders) {
+    for (const Ref& holder : holders)
+      if (PyTraceBack_Check(holder.get()))
+        move(reinterpret_cast<PyTracebackObject*>(holder.get()));
+      else
+        framejit_frame_set_back(holder.get(), reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   }
 
   void visit(PyObject* value) {
@@ -248,30 +253,33 @@ FrameHolder frame_holder(const FrameView& view, int depth) {
 
 namespace {
 
-// The entries of tracebacks that name the frame, wherever they are. Slow: looks at all objects of the process.
-std::vector<Ref> entries_of(PyObject* frame) {
-  std::vector<Ref> entries;
+// The entries of tracebacks that name the frame, wherever they are, and the frames that it has called, which have
+// ended. Slow: looks at all objects of the process.
+std::vector<Ref> holders_of(PyObject* frame) {
+  std::vector<Ref> holders;
   const Ref gc = Ref::steal(PyImport_ImportModule("gc"));
   const Ref found = Ref::steal(gc ? PyObject_CallMethod(gc.get(), "get_referrers", "O", frame) : nullptr);
   if (!found) PyErr_Clear();
   for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(found.get()); ++i) {
     PyObject* referrer = PyList_GET_ITEM(found.get(), i);
-    if (PyTraceBack_Check(referrer)) entries.push_back(Ref::borrow(referrer));
+    const bool called =
+        PyFrame_Check(referrer) && framejit_frame_has_ended(referrer) && framejit_frame_back(referrer) == frame;
+    if (PyTraceBack_Check(referrer) || called) holders.push_back(Ref::borrow(referrer));
   }
-  return entries;
+  return holders;
 }
 
 }  // namespace
 
 bool can_move_to_other_frame(const FrameView& view) {
   PyObject* frame = framejit_frame_object(&view);
-  return Py_REFCNT(frame) == static_cast<Py_ssize_t>(1 + entries_of(frame).size());
+  return Py_REFCNT(frame) == static_cast<Py_ssize_t>(1 + holders_of(frame).size());
 }
 
 void move_tracebacks(const Transfer& transfer) {
   if (!transfer.left_frame) return;
   Mover mover(transfer.left_frame.get());
-  if (transfer.kept) return mover.move_all(entries_of(transfer.left_frame.get()));
+  if (transfer.kept) return mover.move_all(holders_of(transfer.left_frame.get()));
   for_each_carried(transfer, [&](PyObject* value) { mover.visit(value); });
 }
 

@@ -14,7 +14,8 @@ enum class FrameHolder {
 };
 // `depth`: of its operand stack.
 FrameHolder frame_holder(const FrameView& view, int depth);
-// Whether nothing but tracebacks holds a frame that has a holder, so that they can name another frame instead.
+// Whether nothing but tracebacks and frames that it has called holds a frame that has a holder, so that these can name
+// another frame instead.
 bool can_move_to_other_frame(const FrameView& view);
 
 // Those of the exceptions that `transfer` has brought name the frame that runs now, which has the locals, in the place

@@ -114,6 +114,20 @@ def keeps_the_frame(x):
     return y.cos()
 
 
+@framejit.not_to_static
+def keep_the_callers_frame():
+    KEPT.append(sys._getframe(1))
+
+
+def is_kept_by_a_callee(x):
+    y = x.sin()
+    keep_the_callers_frame()
+    print(end="")
+    generator = told()
+    y = y * next(generator)
+    return y.cos()
+
+
 def keeps_what_was_raised_in_a_loop(x):
     for k in range(3):
         try:
@@ -141,6 +155,7 @@ def keeps_none(x):
 
 PROGRAMS = [keeps_in_a_list, keeps_in_a_tuple_after_a_graph, keeps_in_an_attribute, keeps_and_returns_from_the_handler]
 PROGRAMS += [keeps_the_cause, keeps_in_a_callee, keeps_the_frame, keeps_what_was_raised_in_a_loop, keeps_none]
+PROGRAMS += [is_kept_by_a_callee]
 
 
 def outcome(function):
@@ -167,7 +182,7 @@ def test_what_a_kept_frame_holds_lives_on(function):
 
 
 def test_reason_is_told():
-    report = framejit.explain(keeps_in_a_callee, x3())
+    report = framejit.explain(is_kept_by_a_callee, x3())
     assert "HeldFrame" in [found.reason for found in report.breaks], report
     with counts.counting() as counted:
         framejit.to_static(keeps_none)(x3())
