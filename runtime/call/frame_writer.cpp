@@ -6,14 +6,20 @@ namespace framejit::runtime {
 
 using bytecode::InstrIndex;
 
+bool build_locals(const std::vector<std::pair<uint32_t, graph::RecipeId>>& recipes, Replay& replay,
+                  std::vector<std::pair<uint32_t, Ref>>* locals) {
+  locals->reserve(recipes.size());
+  for (auto [slot, recipe] : recipes) {
+    locals->emplace_back(slot, replay.build(recipe));
+    if (!locals->back().second && PyErr_Occurred()) return false;
+  }
+  return true;
+}
+
 bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* values) {
   values->function = replay.build(frame.function);
   if (!values->function && PyErr_Occurred()) return false;
-  values->locals.reserve(frame.locals.size());
-  for (auto [slot, recipe] : frame.locals) {
-    values->locals.emplace_back(slot, replay.build(recipe));
-    if (!values->locals.back().second && PyErr_Occurred()) return false;
-  }
+  if (!build_locals(frame.locals, replay, &values->locals)) return false;
   values->stack.reserve(frame.stack.size());
   for (graph::RecipeId recipe : frame.stack) {
     values->stack.push_back(replay.build(recipe));

@@ -6,6 +6,9 @@
 
 namespace framejit::runtime {
 
+// By slot in localsplus, null for an unbound one. False with a Python error.
+bool build_locals(const std::vector<std::pair<uint32_t, graph::RecipeId>>& recipes, Replay& replay,
+                  std::vector<std::pair<uint32_t, Ref>>* locals);
 // The values of one frame of an exit, all built before any is written. False with a Python error.
 bool build_frame(const graph::FrameExit& frame, Replay& replay, FrameValues* values);
 

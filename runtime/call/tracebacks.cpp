@@ -52,7 +52,7 @@ class Mover {
  public:
   explicit Mover(PyObject* from) : from_(from) {}
 
-  // As holders_of gives them.
+  // As all_holders gives them.
   void move_all(const std::vector<Ref>& holders) {
     for (const Ref& holder : holders)
       if (PyTraceBack_Check(holder.get()))
@@ -118,8 +118,8 @@ class Finder {
   void visit(PyObject* value) {
     if (!value) return;
     if (PyTraceBack_Check(value)) return visit_traceback(reinterpret_cast<PyTracebackObject*>(value));
-    if ((!PyExceptionInstance_Check(value) && !is_container(value)) || !note_place(value)) return;
-    if (is_container(value)) return for_each_item(value, [&](PyObject* item) { visit(item); });
+    if (is_container(value)) return visit_container(value);
+    if (!PyExceptionInstance_Check(value) || !note_place(value)) return;
     const Ref parts[] = {Ref::steal(PyException_GetTraceback(value)), Ref::steal(PyException_GetContext(value)),
                          Ref::steal(PyException_GetCause(value))};
     for (const Ref& part : parts) visit(part.get());
@@ -131,23 +131,38 @@ class Finder {
   }
   // Whether the places that were visited are all that have what was found.
   bool are_only_places() const {
-    return std::all_of(places_.begin(), places_.end(),
-                       [](const auto& row) { return Py_REFCNT(row.first) == row.second; });
+    return std::all_of(found_.begin(), found_.end(),
+                       [](const Found& row) { return !row.leads_on || Py_REFCNT(row.object) == row.places; });
   }
   const std::vector<PyTracebackObject*>& entries() const { return entries_; }
 
  private:
-  // Exceptions, tracebacks and containers, and entries of one: those of a frame come first in what passed it.
+  // Exceptions, tracebacks and containers, items of one, and entries of one: those of a frame come first in what passed
+  // it.
   static constexpr size_t kMost = 64;
+
+  struct Found {
+    PyObject* object;
+    Py_ssize_t places = 1;
+    bool leads_on = true;  // an exception, a traceback, or a container with one in it
+  };
 
   // Whether it is seen for the first time, and there are not too many.
   bool note_place(PyObject* value) {
+    visited_ += !is_container(value);
     const auto known =
-        std::find_if(places_.begin(), places_.end(), [&](const auto& row) { return row.first == value; });
-    if (known != places_.end()) return ++known->second, false;
-    if (places_.size() == kMost) return false;
-    places_.emplace_back(value, 1);
+        std::find_if(found_.begin(), found_.end(), [&](const Found& row) { return row.object == value; });
+    if (known != found_.end()) return ++known->places, false;
+    if (found_.size() == kMost) return false;
+    found_.push_back({value});
     return true;
+  }
+
+  void visit_container(PyObject* container) {
+    if (PyObject_Size(container) > static_cast<Py_ssize_t>(kMost) || !note_place(container)) return;
+    const size_t row = found_.size() - 1, before = visited_;
+    for_each_item(container, [&](PyObject* item) { visit(item); });
+    found_[row].leads_on = visited_ > before;
   }
 
   void visit_traceback(PyTracebackObject* entry) {
@@ -167,7 +182,8 @@ class Finder {
   }
 
   PyObject* frame_;
-  std::vector<std::pair<PyObject*, Py_ssize_t>> places_;  // how many of them have each thing that was found
+  std::vector<Found> found_;
+  size_t visited_ = 0;  // places with an exception or a traceback
   std::vector<PyTracebackObject*> entries_;
   std::vector<PyObject*> callees_;  // that hold it as their caller
 };
@@ -271,15 +287,17 @@ std::vector<Ref> holders_of(PyObject* frame) {
 
 }  // namespace
 
-bool can_move_to_other_frame(const FrameView& view) {
+std::optional<std::vector<Ref>> all_holders(const FrameView& view) {
   PyObject* frame = framejit_frame_object(&view);
-  return Py_REFCNT(frame) == static_cast<Py_ssize_t>(1 + holders_of(frame).size());
+  std::vector<Ref> holders = holders_of(frame);
+  if (Py_REFCNT(frame) != static_cast<Py_ssize_t>(1 + holders.size())) return std::nullopt;
+  return holders;
 }
 
 void move_tracebacks(const Transfer& transfer) {
   if (!transfer.left_frame) return;
   Mover mover(transfer.left_frame.get());
-  if (transfer.kept) return mover.move_all(holders_of(transfer.left_frame.get()));
+  mover.move_all(transfer.holders);
   for_each_carried(transfer, [&](PyObject* value) { mover.visit(value); });
 }
 

@@ -56,8 +56,7 @@ class SiteCall {
     entry_ = std::move(found.entry);
     // A twin that does not know the exit has no site behind it either: newer code goes on in its place.
     const bool known = entry_->returns() || entry_->exit < exit_count_;
-    others_ = holder == FrameHolder::kOthers || (kept_ && entry_->keeps_exceptions());
-    if (!known && others_ && !can_move_to_other_frame(view_)) return leave_held_frame();
+    if (!known && !can_leave_frame(holder)) return leave_held_frame();
     if (known && goes_nowhere()) return nothing(entry_->capture().may_reach_python);
     replay_ = std::make_unique<Replay>(entry_->replay(), entry_->guards());
     if (!run_and_apply(*entry_, *replay_)) {
@@ -100,7 +99,16 @@ class SiteCall {
            (entry_->returns() || bytecode::InstrIndex(entry_->capture().frames[0].instruction) == segment_.at());
   }
 
-  // Another frame cannot go on in its place: whoever keeps this one keeps its variables.
+  // Whether another frame can go on in its place.
+  bool can_leave_frame(FrameHolder holder) {
+    const bool others = holder == FrameHolder::kOthers || (kept_ && entry_->keeps_exceptions());
+    if (!others) return true;
+    std::optional<std::vector<Ref>> holders = all_holders(view_);
+    if (holders) holders_ = std::move(*holders);
+    return holders.has_value();
+  }
+
+  // Whoever keeps the frame keeps its variables.
   PyObject* leave_held_frame() {
     refuse(*cache_, segment_, StopReason::kHeldFrame, "");
     return nothing(true);
@@ -117,12 +125,10 @@ class SiteCall {
       FJ_CHECK(PyErr_Occurred(), "the returned value is unbound");
       return nullptr;
     }
+    std::vector<std::pair<uint32_t, Ref>> locals;
+    if (!build_locals(entry_->capture().kept_locals, *replay_, &locals)) return nullptr;
     for (uint32_t slot : entry_->capture().left_slots) framejit_slot_set(&view_.localsplus[slot], nullptr);
-    for (auto [slot, recipe] : entry_->capture().kept_locals) {
-      Ref kept = replay_->build(recipe);
-      if (!kept && PyErr_Occurred()) return nullptr;
-      framejit_slot_set(&view_.localsplus[slot], kept.release());
-    }
+    write_locals(view_, locals);
     return leave_with(std::move(value));
   }
 
@@ -159,7 +165,7 @@ class SiteCall {
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
-      transfer.kept = others_;
+      transfer.holders = std::move(holders_);
       if (kept_) transfer.left_frame = Ref::borrow(framejit_frame_object(&view_));
       empty_locals();
       transfer.cache = cache_;
@@ -208,8 +214,8 @@ class SiteCall {
   Segment& segment_;
   const FrameView& view_;
   size_t exit_count_;
-  bool kept_ = false;    // the frame
-  bool others_ = false;  // have it, or will
+  bool kept_ = false;         // the frame
+  std::vector<Ref> holders_;  // of the frame
   std::shared_ptr<CompiledEntry> entry_;
   std::unique_ptr<Replay> replay_;
 };

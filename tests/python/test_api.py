@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import os
 import pickle
 import re
 
@@ -316,7 +317,9 @@ def test_functions_of_idle_code_are_idle_too():
         return text.upper()
 
     def name(match):
-        return upper("x" * len(letters.pattern))
+        text = upper("x" * len(letters.pattern))
+        os.getpid()  # the capture of this ends here
+        return text
 
     def f(x):
         return x.sin(), letters.sub(name, "abcd")

@@ -267,3 +267,23 @@ def test_what_served_a_number_before_others_came_goes_on_serving_it():
     with counts.counting() as after:
         assert torch.equal(compiled(alone), f(alone))
     assert not after.captures and after.hits == before.hits < among_others.hits
+
+
+@pytest.mark.runs_once("a shadowed call is made twice, and counts how often what it holds is captured")
+def test_what_served_no_number_goes_after_many_calls():
+    def f(x):
+        k = int(x.sum())
+        y = x * k
+        return y.tanh() + k
+
+    compiled = framejit.to_static(f)
+    for k in range(10):
+        compiled(torch.tensor([k, 0.0]))
+    many = len(framejit._inspect.captures(compiled))
+    for k in range(10, 100):
+        x = torch.tensor([k, 0.0])
+        assert torch.equal(compiled(x), f(x))
+    with counts.counting() as counted:
+        compiled(x)
+    assert not counted.captures and not counted.fallbacks
+    assert len(framejit._inspect.captures(compiled)) < many
