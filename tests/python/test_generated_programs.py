@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from generated.checking import check_program
 from generated.search import Search
-from generated.writer import ALL_CONSTRUCTS
+from generated.writer import ALL_CONSTRUCTS, Program
 
 BATCH = 25
 ORDINARY_COUNT = 500
@@ -23,6 +24,26 @@ MAX_SHARE_FALLEN_BACK = 0.1
 
 search = Search(os.environ.get("FRAMEJIT_GENERATED_KEEP"))
 started = time.monotonic()
+
+
+LEAVES_A_GENERATOR = """
+def f(x, y, n, items):
+    import gc
+    gc.collect()
+    def steps(t):
+        try:
+            yield t.sin()
+        finally:
+            LOG.append("closed")
+            items.append(n)
+    it = steps(x)
+    y = next(it) + y
+    raise ValueError(len(LOG))
+"""
+
+
+def test_what_ends_after_a_run_is_no_part_of_the_next():
+    check_program(Program(LEAVES_A_GENERATOR, (), requires_grad=False))
 
 
 def totals():

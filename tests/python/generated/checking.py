@@ -21,6 +21,7 @@ import numpy
 import torch
 
 import framejit
+from framejit._shadow.snapshot import Snapshot
 from support.counts import counting
 from support.same_as_eager import Case
 from support.skip_list import is_shadowed
@@ -72,6 +73,12 @@ class RepeatedCase(Case):
     def __init__(self, fn, compiled, args):
         super().__init__(fn, compiled, args, {}, None, None, None, 0)
         self.accounts = {}
+        self.start = Snapshot(fn, *args)
+
+    def begin_anew(self):
+        """Let end what is left of the last run, a generator that an exception's frame holds say: no part of the next."""
+        gc.collect()
+        self.start.restore()
 
     def _eager_account(self, change):
         mode = torch.is_grad_enabled()
@@ -89,7 +96,9 @@ class RepeatedCase(Case):
         return super()._difference(self._eager_account(change), compiled, change)
 
     def check_that_eager_repeats(self):
-        difference = self._eager_account(None).difference(self._account(self.fn, None))
+        expected = self._eager_account(None)
+        self.begin_anew()
+        difference = expected.difference(self._account(self.fn, None))
         if difference:
             raise failure_type("the program differs from itself")(difference)
 
@@ -103,7 +112,7 @@ class Runs:
 
     def run(self, when):
         """The counts of a compiled run that does as eager does."""
-        gc.collect()  # what ends late is no part of this run
+        self.case.begin_anew()
         with counting() as counted:
             try:
                 self.case.run(when, check_raises=False)
