@@ -70,7 +70,9 @@ class AtenExecutable final : public runtime::Executable {
   void compute(Registers& registers, Plan::Progress& progress) const;
   bool can_be_undone() const;
   bool numbers_raise_late() const;
-  RunStatus take_back(Plan::Progress& progress);
+  RunStatus take_back(const Plan::Progress& progress, const UndoPlan& undo);
+  const UndoPlan& undo_where(bool unshared);
+  bool serves_shared_inputs();
   torch::autograd::edge_list attach(Registers& registers, PyObject* const* inputs, ViewReplay::Views& views) const;
   void make_outputs(Registers& registers, PyObject* const* inputs, PyObject** outputs) const;
   bool lie_apart(std::optional<DistinctInputs>& distinct, PyObject* const* inputs);
@@ -83,7 +85,8 @@ class AtenExecutable final : public runtime::Executable {
   ProgramFacts facts_;
   ViewReplay views_;
   Plan plan_;
-  std::optional<UndoPlan> undo_;  // where nobody observes a failure, made by the first one
+  std::optional<UndoPlan> undo_;         // where nobody observes a failure, made by the first one
+  std::optional<UndoPlan> undo_shared_;  // the same where `unshared_` does not hold, made by the first such call
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
   std::vector<std::pair<uint32_t, FreedRoot>> freed_;  // registers, and what they hold
@@ -97,7 +100,7 @@ class AtenExecutable final : public runtime::Executable {
   std::optional<DistinctInputs> distinct_;
   // Where the graph writes inputs that the backward may need, or code of the program may handle eager's error about
   // memory that overlaps, or the order of the steps rests on it that inputs lie apart: in calls where another input
-  // shares what is written, the code runs in the interpreter.
+  // shares what is written, the code runs in the interpreter; but for that error alone it is taken back if it comes.
   std::optional<DistinctInputs> unshared_;
   std::shared_ptr<Recording> recording_;
   std::unique_ptr<AtenExecutable> without_kernels_;
@@ -160,7 +163,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
     const auto extent = training_ ? DistinctInputs::Extent::kStorage : DistinctInputs::Extent::kElements;
     if (!written.empty()) unshared_.emplace(graph, written, recording->recorder.constants(), extent);
   }
-  if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, true);
+  if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, UndoOf::kOperators);
   is_checked_ =
       on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !checks_first_run) || !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
@@ -240,7 +243,7 @@ void AtenExecutable::make_outputs(Registers& registers, PyObject* const* inputs,
 
 bool AtenExecutable::can_be_undone() const {
   const size_t last = plan_.step_count() - 1;
-  return undo_ ? undo_->leaves_no_trace(last) : UndoPlan(graph_, plan_, false).leaves_no_trace(last);
+  return undo_ ? undo_->leaves_no_trace(last) : UndoPlan(graph_, plan_, UndoOf::kNothing).leaves_no_trace(last);
 }
 
 // Whether what Python raises for a number would come when something has been written that is not taken back.
@@ -249,16 +252,27 @@ bool AtenExecutable::numbers_raise_late() const {
   for (size_t step = 0; step < plan_.step_count(); ++step) {
     const graph::Node& node = graph_.node(plan_.step_node(step));
     if (!graph::find_number_op(node.op) || !graph::raises_on_data(graph_, node)) continue;
-    if (!nothing_saved) nothing_saved.emplace(graph_, plan_, false);
+    if (!nothing_saved) nothing_saved.emplace(graph_, plan_, UndoOf::kNothing);
     if (!nothing_saved->leaves_no_trace(step)) return true;
   }
   return false;
 }
 
+const UndoPlan& AtenExecutable::undo_where(bool unshared) {
+  if (!unshared && !undo_shared_) undo_shared_.emplace(graph_, plan_, UndoOf::kOverlaps);
+  if (unshared && !undo_) undo_.emplace(graph_, plan_, UndoOf::kNothing);
+  return unshared ? *undo_ : *undo_shared_;
+}
+
+// Whether a call whose inputs share what is written can fail, at any step, without a trace.
+bool AtenExecutable::serves_shared_inputs() {
+  return on_failure_ == OnFailure::kUndo && !training_ && !plan_.rests_on_apart() &&
+         undo_where(false).leaves_no_trace(plan_.step_count() - 1);
+}
+
 // After a step has thrown. A Python error is set.
-RunStatus AtenExecutable::take_back(Plan::Progress& progress) {
-  if (!undo_) undo_.emplace(graph_, plan_, false);
-  if (!undo_->leaves_no_trace(progress.step)) return RunStatus::kRaised;
+RunStatus AtenExecutable::take_back(const Plan::Progress& progress, const UndoPlan& undo) {
+  if (!undo.leaves_no_trace(progress.step)) return RunStatus::kRaised;
   if (!progress.log) return RunStatus::kUndone;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -276,15 +290,16 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   bool apart = true, unshared = true;
   if ((distinct_ || unshared_) && !with_translated_errors([&] {
         unshared = lie_apart(unshared_, inputs);
-        apart = unshared && lie_apart(distinct_, inputs);
+        apart = lie_apart(distinct_, inputs);
         return true;
       }))
     return RunStatus::kRaised;
-  if (!unshared) return RunStatus::kUndone;
+  if (!unshared && !serves_shared_inputs()) return RunStatus::kUndone;
   if (!apart) return run_without_kernels(inputs, outputs);
   UndoLog log;
   Plan::Progress progress;
-  if (undo_ && undo_->saves()) progress.undo = &*undo_, progress.log = &log;
+  const UndoPlan* undo = on_failure_ == OnFailure::kUndo ? &undo_where(unshared) : nullptr;
+  if (undo && undo->saves()) progress.undo = undo, progress.log = &log;
   if (!is_checked_.load(std::memory_order_relaxed)) progress.expected = &graph_;
   bool computed = false;
   auto body = [&] {
@@ -297,7 +312,8 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   };
   if (with_translated_errors(body)) return RunStatus::kDone;
   if (computed) return RunStatus::kRaised;
-  const RunStatus status = on_failure_ == OnFailure::kRaise ? RunStatus::kRaised : take_back(progress);
+  const RunStatus status =
+      on_failure_ == OnFailure::kRaise ? RunStatus::kRaised : take_back(progress, undo_where(unshared));
   if (progress.is_wrong && status == RunStatus::kUndone) return RunStatus::kWrong;
   if (status == RunStatus::kRaised) add_traceback(graph_, graph_.node(plan_.step_node(progress.step)).location);
   return status;

@@ -136,13 +136,15 @@ std::vector<int64_t> indices_of(const Plan& plan, const graph::Node& node) {
 
 }  // namespace
 
-UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, bool observed) {
+UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, UndoOf failures) {
   const Trace trace(graph);
   const size_t count = plan.step_count();
   size_t saved_end = 0;  // nothing behind the last operator that may raise needs saving
-  for (size_t s = 0; observed && s < count; ++s)
+  for (size_t s = 0; failures != UndoOf::kNothing && s < count; ++s) {
+    if (failures == UndoOf::kOverlaps && !trace.writes(plan.step_nodes(s)).empty()) saved_end = s + 1;
     for (graph::NodeId id : plan.step_nodes(s))
       if (graph::may_raise(graph, graph.node(id))) saved_end = s + 1;
+  }
   std::vector<bool> is_input(plan.register_count(), false);
   for (ValueId input : graph.inputs()) is_input[plan.register_of(input)] = true;
   rows_.resize(saved_end);

@@ -43,13 +43,18 @@ class UndoLog {
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;
 };
 
+// Which failures are taken back.
+enum class UndoOf : uint8_t {
+  kNothing,    // nothing is saved: the error leaves the call, and what ran before it has happened, as in eager
+  kOperators,  // of operators that may raise: code of the program may see what a failed run leaves
+  kOverlaps,   // inputs share memory as well: whatever writes one may find operands that overlap
+};
+
 // What each step of a plan has to save before it runs. Immutable.
 class UndoPlan {
  public:
   UndoPlan() = default;
-  // `observed`: code of the program may see what a failed run leaves: effects of its own, or a handler around it.
-  // Otherwise nothing is saved: the error leaves the call, and what ran before it has happened, as in eager.
-  UndoPlan(const graph::Graph& graph, const Plan& plan, bool observed);
+  UndoPlan(const graph::Graph& graph, const Plan& plan, UndoOf failures);
 
   bool saves() const { return saves_; }
   void before_step(size_t step, at::Tensor* registers, UndoLog& log) const;

@@ -195,3 +195,39 @@ def test_numbers_of_tensors_that_share_memory_in_some_calls(fn, shared, backend)
         torch.testing.assert_close(got, expected)
         torch.testing.assert_close([tensors[1], others[1]], [tensors[0], others[0]])
     assert compiled.cache_info().hits and len(compiled.graphs) == 1
+
+
+# ---- memory that overlaps as eager allows it ----
+
+
+def halves(t, said):
+    t.mul_(0.5)
+    said.append("halved")
+    return t
+
+
+def scale_in_place(x, y, said):
+    halves(x, said)
+    out = (x + y).sin()
+    return [breaks_behind(out, k) for k in range(2)]
+
+
+def breaks_behind(t, k):
+    t = t.cos() + k
+    framejit.graph_break()
+    return t.tanh()
+
+
+@pytest.mark.parametrize("backend", ["aten", "native"])
+def test_captures_end_where_a_written_argument_shares_its_memory_in_each_call(backend):
+    compiled = framejit.to_static(scale_in_place, backend=backend)
+    captures = []
+    for call in range(3):
+        results = []
+        for function in (scale_in_place, compiled):
+            base, said = torch.arange(4.0) + call, []
+            before = framejit._C.stats()["captures"]
+            results.append(([bits(out) for out in function(base, base.detach(), said)], said, bits(base)))
+        captures.append(framejit._C.stats()["captures"] - before)
+        assert results[1] == results[0]
+    assert captures[0] > 0 and captures[1:] == [0, 0]
