@@ -6,7 +6,7 @@
 #include "graph/generated/builders.h"
 #include "graph/generated/op_ids.h"
 #include "graph/passes/frozen.h"
-#include "graph/passes/relayout.h"
+#include "graph/passes/onednn.h"
 
 namespace framejit::graph {
 namespace {
@@ -26,11 +26,6 @@ constexpr Activation kActivations[] = {
 // Fewer multiplications than this are done before oneDNN has looked at its arguments.
 constexpr int64_t kFewestMultiplications = 1 << 21;
 
-bool is_plain_f32(const TensorMeta& meta, int64_t dim) {
-  return meta.dtype == DType::kF32 && meta.device.is_cpu() && meta.layout == Layout::kStrided && meta.dim() == dim &&
-         meta.numel() > 0;
-}
-
 bool is_one(const Operand& operand) {
   if (operand.is(Operand::Kind::kFloat)) return operand.as_float() == 1;
   return operand.is(Operand::Kind::kInt) && operand.as_int() == 1;
@@ -49,7 +44,7 @@ class Packer {
         is_output_(from.value_count()),
         absorbed_(from.node_count()) {}
 
-  std::optional<Packed> run() {
+  std::optional<RelaidGraph> run() {
     find_readers();
     for (ValueId input : from_.inputs()) values_.add_input(input);
     for (size_t n = 0; n < from_.node_count(); ++n) {
@@ -59,13 +54,9 @@ class Packer {
       if (failed_) return std::nullopt;
     }
     if (packed_ == 0) return std::nullopt;
-    std::vector<ValueId> outputs;
-    for (ValueId id : from_.outputs()) outputs.push_back(id.valid() ? values_.as_before(id) : ValueId());
-    to_.set_outputs(outputs);
-    Packed packed{std::move(to_), {}};
-    packed.values.resize(from_.value_count());
-    for (size_t i = 0; i < packed.values.size(); ++i)
-      if (values_.has(value(i))) packed.values[i] = values_.at(value(i));
+    RelaidGraph packed;
+    if (!values_.finish(packed.values)) return std::nullopt;
+    packed.graph = std::move(to_);
     return packed;
   }
 
@@ -75,8 +66,6 @@ class Packer {
     ValueId weight, bias, mean, variance;  // of the original; weight and bias may be invalid
     double eps;
   };
-
-  static ValueId value(size_t index) { return ValueId(static_cast<uint32_t>(index)); }
 
   void find_readers() {
     for (size_t n = 0; n < from_.node_count(); ++n) {
@@ -117,13 +106,8 @@ class Packer {
     return plain && add_linear(node, node.arg(1), node.arg(2), node.arg(0));
   }
 
-  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
   bool may_pack_convolution(const Node& node) const {
-    if (!node.arg(0).is_value() || !is_frozen(node.arg(1)) || !is_frozen_or_none(node.arg(2))) return false;
-    const ValueId bias = value_or_none(node.arg(2));
-    return is_plain_f32(from_.meta(node.arg(0).as_value()), 4) && is_plain_f32(from_.meta(node.arg(1).as_value()), 4) &&
-           is_plain_f32(from_.meta(node.result()), 4) && (!bias.valid() || is_plain_f32(from_.meta(bias), 1)) &&
-           !node.arg(6).as_bool();
+    return is_plain_convolution(from_, node) && is_frozen(node.arg(1)) && is_frozen_or_none(node.arg(2));
   }
 
   bool add_convolution(const Node& node) {
@@ -284,8 +268,8 @@ class Packer {
 
 }  // namespace
 
-std::optional<Packed> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs, const PackedOps& ops,
-                                   const InferEnvironment& environment) {
+std::optional<RelaidGraph> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs,
+                                        const PackedOps& ops, const InferEnvironment& environment) {
   return Packer(graph, frozen_inputs, ops, environment).run();
 }
 

@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "graph/infer.h"
+#include "graph/passes/relayout.h"
 
 namespace framejit::graph {
 
@@ -18,13 +19,8 @@ struct PackedOps {
   OpId linear;            // mkldnn::_linear_pointwise
 };
 
-struct Packed {
-  Graph graph;
-  std::vector<ValueId> values;  // by value of the original; invalid where it has none
-};
-
 // Results are within rounding of the original's; outputs are laid out as there. Nothing if there is nothing to pack.
-std::optional<Packed> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs, const PackedOps& ops,
-                                   const InferEnvironment& environment);
+std::optional<RelaidGraph> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs,
+                                        const PackedOps& ops, const InferEnvironment& environment);
 
 }  // namespace framejit::graph

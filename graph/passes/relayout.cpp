@@ -75,7 +75,21 @@ ValueId Relayout::as_before(ValueId old) {
   Result<ValueId, BuildError> copy = ops::clone(builder_, at(old), format);
   if (!copy || !is_laid_out_alike(to_.meta(*copy), from_.meta(old))) return {};
   in_before_[old.value] = *copy;
+  copied_ += from_.meta(old).numel();
   return *copy;
+}
+
+bool Relayout::finish(std::vector<ValueId>& values) {
+  std::vector<ValueId> outputs;
+  for (ValueId id : from_.outputs()) {
+    outputs.push_back(id.valid() ? as_before(id) : ValueId());
+    if (id.valid() && !outputs.back().valid()) return false;
+  }
+  to_.set_outputs(outputs);
+  values.resize(from_.value_count());
+  for (size_t i = 0; i < values.size(); ++i)
+    if (const ValueId id(static_cast<uint32_t>(i)); has(id)) values[i] = at(id);
+  return true;
 }
 
 bool Relayout::put(ValueId old, ValueId value) {

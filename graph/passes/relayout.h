@@ -11,6 +11,11 @@
 
 namespace framejit::graph {
 
+struct RelaidGraph {
+  Graph graph;
+  std::vector<ValueId> values;  // by value of the original; invalid where it has none
+};
+
 class Relayout {
  public:
   Relayout(const Graph& from, Graph& to, const InferEnvironment& environment);
@@ -27,6 +32,10 @@ class Relayout {
   // A node of the original, whose operands are there. False if it cannot be copied.
   bool add(const Node& node);
   LocationId location(const Node& node) { return copy_.copy_location(node.location); }
+  // Elements that were copied into the old layout so far.
+  int64_t copied() const { return copied_; }
+  // The copy is complete but for its outputs. False if one of them cannot be laid out as before.
+  bool finish(std::vector<ValueId>& values);
 
  private:
   bool is_relaid(ValueId old) const { return relaid_[old.index()]; }
@@ -46,6 +55,7 @@ class Relayout {
   std::vector<bool> fixed_;                          // by alias class: its members stay as they are laid out
   std::vector<bool> relaid_;                         // by value of the original
   std::unordered_map<uint32_t, ValueId> in_before_;  // by value of the original: a copy in the old layout
+  int64_t copied_ = 0;
 };
 
 }  // namespace framejit::graph

@@ -16,6 +16,7 @@
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/plan.h"
 #include "runtime/torch/py_tensor.h"
+#include "runtime/torch/replaced_graph.h"
 #include "runtime/torch/trace_stop.h"
 
 namespace framejit::torchlib {
@@ -133,19 +134,6 @@ graph::PackedOps packed_ops() {
   return ops;
 }
 
-// The recorder knows by the captured graph's values under which grad mode a view was made.
-bool needs_grad_modes(const graph::Graph& graph, const Recording& recording) {
-  ValueId base;
-  return recording.recorder.has_mixed_grad_mode() &&
-         std::any_of(recording.outputs.begin(), recording.outputs.end(),
-                     [&](const OutputSpec& output) { return view_step(graph, output.value, &base) != nullptr; });
-}
-
-bool may_freeze(const graph::Graph& graph, const Recording& recording) {
-  return !graph.has_states() && graph.subgraph_count() == 0 && !needs_grad_modes(graph, recording) &&
-         recording.roots.empty() && recording.freed_roots.empty();
-}
-
 // Elsewhere numbers could not be compared without waiting for the device.
 std::vector<bool> frozen_on_cpu(const graph::Capture& capture) {
   std::vector<bool> frozen = capture.frozen_inputs;
@@ -179,7 +167,7 @@ uint64_t count_packed(const graph::Graph& once) {
 // Values of the rest for those of the captured graph.
 class NewValues {
  public:
-  NewValues(const std::optional<graph::Packed>& packed, const graph::FrozenSplit& split)
+  NewValues(const std::optional<graph::RelaidGraph>& packed, const graph::FrozenSplit& split)
       : packed_(packed), split_(split) {}
   ValueId operator()(ValueId captured) const {
     const ValueId id = packed_ ? packed_->values[captured.index()] : captured;
@@ -187,7 +175,7 @@ class NewValues {
   }
 
  private:
-  const std::optional<graph::Packed>& packed_;
+  const std::optional<graph::RelaidGraph>& packed_;
   const graph::FrozenSplit& split_;
 };
 
@@ -197,11 +185,10 @@ std::unique_ptr<runtime::Executable> make_frozen_executable(const graph::Capture
                                                             std::shared_ptr<Recording> recording,
                                                             OnFailure on_failure) {
   const graph::Graph& graph = capture.graph;
-  if (!may_freeze(graph, *recording)) return nullptr;
+  if (!may_be_replaced(graph, *recording)) return nullptr;
   const std::vector<bool> may_be_frozen = frozen_on_cpu(capture);
-  const bool has_onednn = at::globalContext().hasMKLDNN() && at::globalContext().userEnabledMkldnn();
-  const std::optional<graph::Packed> packed =
-      graph::pack_weights(graph, may_be_frozen, has_onednn ? packed_ops() : graph::PackedOps(), infer_environment());
+  const std::optional<graph::RelaidGraph> packed = graph::pack_weights(
+      graph, may_be_frozen, computes_with_onednn() ? packed_ops() : graph::PackedOps(), infer_environment());
   const graph::Graph& whole = packed ? packed->graph : graph;
   graph::FrozenSplit split = graph::split_frozen(whole, may_be_frozen);
   if (split.once.outputs().empty()) return nullptr;

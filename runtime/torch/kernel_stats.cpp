@@ -30,6 +30,11 @@ void count_kernel(KernelOutcome outcome, double seconds, const std::string& fail
   if (outcome == KernelOutcome::kFailed) stats.failure = failure;
 }
 
+void count_relaid_graph() {
+  std::lock_guard<std::mutex> lock(counted().mutex);
+  ++counted().stats.relaid;
+}
+
 KernelStats kernel_stats() {
   std::lock_guard<std::mutex> lock(counted().mutex);
   return counted().stats;

@@ -20,6 +20,7 @@
 #include "runtime/torch/number_scalar.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recording.h"
+#include "runtime/torch/relaid_executable.h"
 #include "runtime/torch/trace_stop.h"
 #include "runtime/torch/traced_backward.h"
 
@@ -339,6 +340,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
         const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;
         if (!session.training && !capture.frozen_inputs.empty())
           result = make_frozen_executable(capture, session.finished, on_failure);
+        if (!result && !session.training && kernels)
+          result = make_relaid_executable(capture, session.finished, on_failure);
         if (result) return true;
         const bool asked_meta = recorder.asked_meta();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
