@@ -26,6 +26,8 @@ std::string_view spelling(ExpressionOp op) {
       return "count";
     case ExpressionOp::kIsCuda:
       return "is_cuda";
+    case ExpressionOp::kIsOneDnns:
+      return "is_onednns";
     case ExpressionOp::kSince:
       return "since";
 #define EXPRESSION(name, text, operands, result, types) \
@@ -66,6 +68,15 @@ static std::atomic<int> torch_release{std::numeric_limits<int>::max()};
 
 void set_torch_release(int release) { torch_release = release; }
 bool is_torch_since(double release) { return torch_release >= release; }
+
+static std::atomic<bool (*)(DType)> has_onednn_kernel{nullptr};
+
+void ask_of_onednn(bool (*ask)(DType)) { has_onednn_kernel = ask; }
+
+bool is_onednns(const TensorMeta& tensor) {
+  bool (*ask)(DType) = has_onednn_kernel;
+  return ask && tensor.device.is_cpu() && tensor.numel() > 1 && tensor.is_contiguous() && ask(tensor.dtype);
+}
 
 std::string_view compute_types(ExpressionOp op) { return fact_of(op).types; }
 bool gives_truth(ExpressionOp op) { return fact_of(op).result == 't'; }
@@ -277,7 +288,7 @@ class Evaluation {
   T leaf(const ExpressionNode& node, size_t element) {
     if (node.op == Op::kConstant) return static_cast<T>(node.value);
     if (node.op == Op::kCount) return static_cast<T>(count_);
-    if (node.op == Op::kIsCuda) return 0;
+    if (node.op == Op::kIsCuda || node.op == Op::kIsOneDnns) return 0;
     if (node.op == Op::kSince) return is_torch_since(node.value);
     const ExpressionArgument<T>& argument = arguments_[static_cast<size_t>(node.index)];
     if (node.op == Op::kHas) return argument.given;

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "graph/ids.h"
+#include "graph/tensor_meta.h"
 
 namespace framejit::graph {
 
@@ -23,6 +24,7 @@ enum class ExpressionOp : uint8_t {
   kConstant,       // `value`
   kCount,          // how many elements are reduced to one
   kIsCuda,         // whether the result is on a CUDA device, whose kernels differ in a corner
+  kIsOneDnns,      // whether LibTorch has oneDNN compute this, as operand `index` is
   kSince,          // whether this is the release of torch in `value`, as set_torch_release() has it, or a later one
 #define EXPRESSION(name, spelling, operands, result, types) k##name,
 #define REDUCTION(name, spelling, operands, result, types) k##name,
@@ -56,6 +58,11 @@ struct Expression {
 // Kernels of two releases may differ in a corner. 100 * major + minor; the newest until it is set.
 void set_torch_release(int release);
 bool is_torch_since(double release);
+
+// LibTorch has oneDNN compute some operators of contiguous tensors on the CPU, of more than one element: `ask` tells
+// for which types. For none until it is set.
+void ask_of_onednn(bool (*ask)(DType));
+bool is_onednns(const TensorMeta& tensor);
 
 // Null where there is none.
 const Expression* expression_of(OpId op);

@@ -213,6 +213,8 @@ int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
       return builder_.truth(!node.arg(static_cast<size_t>(leaf.index)).is_none());
     case ExpressionOp::kIsCuda:
       return builder_.truth(graph_.meta(node.result()).device.is_cuda());
+    case ExpressionOp::kIsOneDnns:
+      return builder_.truth(graph::is_onednns(graph_.meta(node.arg(static_cast<size_t>(leaf.index)).as_value())));
     case ExpressionOp::kSince:
       return builder_.truth(graph::is_torch_since(leaf.value));
     case ExpressionOp::kCount:

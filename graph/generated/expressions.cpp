@@ -578,7 +578,7 @@ constexpr ExpressionNode nodes_k_ge_Tensor[] = {
     {ExpressionOp::kGreaterEqual, true, {0, 1, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_ge_Tensor{nodes_k_ge_Tensor, 3, kFloating | kInteger | kBoolean, false};
-// gelu: where(approximate == 'tanh', 0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))), 0.5 * self * (1 + erf(self * 0.7071067811865476)))
+// gelu: where(approximate == 'tanh', 0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))), where(where(is_onednns(self), abs(self), 0) == inf, nan, 0.5 * self * (1 + erf(self * 0.7071067811865476))))
 constexpr ExpressionNode nodes_k_gelu[] = {
     {ExpressionOp::kTextIs, true, {-1, -1, -1}, 1, 0.0, "tanh"},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.5, nullptr},
@@ -595,15 +595,23 @@ constexpr ExpressionNode nodes_k_gelu[] = {
     {ExpressionOp::kTanh, false, {11, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kAdd, false, {4, 12, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {3, 13, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kIsOneDnns, true, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kAbs, false, {2, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {15, 16, 17}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, INFINITY, nullptr},
+    {ExpressionOp::kEqual, true, {18, 19, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, NAN, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.7071067811865476, nullptr},
-    {ExpressionOp::kMultiply, false, {2, 15, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kErf, false, {16, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kAdd, false, {4, 17, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {3, 18, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {0, 14, 19}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {2, 22, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kErf, false, {23, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {4, 24, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {3, 25, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {20, 21, 26}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 14, 27}, -1, 0.0, nullptr},
 };
-constexpr Expression k_gelu{nodes_k_gelu, 21, kFloating, false};
-// gelu_backward: where(approximate == 'tanh', grad_output * (0.5 * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))) + 0.5 * self * (1 - tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)) * tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))) * 0.7978845608028654 * (1 + 3 * 0.044715 * self * self)), grad_output * (0.5 * (1 + erf(self * 0.7071067811865476)) + self * exp(-0.5 * self * self) * 0.3989422804014327))
+constexpr Expression k_gelu{nodes_k_gelu, 29, kFloating, false};
+// gelu_backward: where(approximate == 'tanh', grad_output * (0.5 * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))) + 0.5 * self * (1 - tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)) * tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))) * 0.7978845608028654 * (1 + 3 * 0.044715 * self * self)), where(is_onednns(self), grad_output * (0.5 * (erf(self * 0.7071067811865476) + self * exp(-0.5 * self * self) * 0.7978845608028654 + 1)), grad_output * (0.5 * (1 + erf(self * 0.7071067811865476)) + self * exp(-0.5 * self * self) * 0.3989422804014327)))
 constexpr ExpressionNode nodes_k_gelu_backward[] = {
     {ExpressionOp::kTextIs, true, {-1, -1, -1}, 2, 0.0, "tanh"},
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},
@@ -633,23 +641,30 @@ constexpr ExpressionNode nodes_k_gelu_backward[] = {
     {ExpressionOp::kMultiply, false, {19, 24, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kAdd, false, {14, 25, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {1, 26, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kIsOneDnns, true, {-1, -1, -1}, 1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.7071067811865476, nullptr},
-    {ExpressionOp::kMultiply, false, {5, 28, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kErf, false, {29, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kAdd, false, {3, 30, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {2, 31, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {5, 29, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kErf, false, {30, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, -0.5, nullptr},
+    {ExpressionOp::kMultiply, false, {32, 5, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {33, 5, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {34, 5, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kExp, false, {35, -1, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kMultiply, false, {5, 36, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.3989422804014327, nullptr},
-    {ExpressionOp::kMultiply, false, {37, 38, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kAdd, false, {32, 39, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kExp, false, {34, -1, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {5, 35, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {36, 4, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {31, 37, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {38, 3, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {2, 39, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {1, 40, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kWhere, false, {0, 27, 41}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {3, 31, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {2, 42, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.3989422804014327, nullptr},
+    {ExpressionOp::kMultiply, false, {36, 44, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kAdd, false, {43, 45, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kMultiply, false, {1, 46, -1}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {28, 41, 47}, -1, 0.0, nullptr},
+    {ExpressionOp::kWhere, false, {0, 27, 48}, -1, 0.0, nullptr},
 };
-constexpr Expression k_gelu_backward{nodes_k_gelu_backward, 43, kFloating, false};
+constexpr Expression k_gelu_backward{nodes_k_gelu_backward, 50, kFloating, false};
 // gt.Scalar: self > other
 constexpr ExpressionNode nodes_k_gt_Scalar[] = {
     {ExpressionOp::kArgument, false, {-1, -1, -1}, 0, 0.0, nullptr},

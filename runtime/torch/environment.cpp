@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/torch/convert.h"
@@ -11,18 +13,41 @@ namespace framejit::torchlib {
 
 namespace {
 
+struct RealKernels {
+  BelowAutograd below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_fake{c10::DispatchKey::Fake};
+};
+
+at::TensorOptions on_cpu(c10::ScalarType type) { return at::TensorOptions().dtype(type).device(c10::kCPU); }
+
 // Versions of LibTorch differ, and the Meta kernels of some differ from their own CPU kernels: one is asked, once.
 bool is_attention_like_query() {
   static const bool answer = [] {
-    BelowAutograd real_kernels;
-    c10::impl::ExcludeDispatchKeyGuard no_fake(c10::DispatchKey::Fake);
-    at::Tensor query = at::zeros({1, 2, 2, 1}, at::TensorOptions().dtype(c10::kFloat).device(c10::kCPU));
+    RealKernels real_kernels;
+    at::Tensor query = at::zeros({1, 2, 2, 1}, on_cpu(c10::kFloat));
     return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(query, query, query)).is_contiguous();
   }();
   return answer;
 }
 
+// Whether the kernel rounds as oneDNN's does, where LibTorch's own gives -1.8e-6.
+bool is_gelu_backward_onednns(c10::ScalarType type) {
+  RealKernels real_kernels;
+  at::Tensor gradient = at::full({32}, 1024, on_cpu(type));
+  return at::gelu_backward(gradient, at::full({32}, -6.5, on_cpu(type)))[0].item<float>() == 0;
+}
+
 }  // namespace
+
+// Which types oneDNN takes is a matter of the release of LibTorch, of its build and of the processor.
+bool has_onednn_kernel(graph::DType dtype) {
+  static const bool of_f32 = is_gelu_backward_onednns(c10::kFloat);
+  static const bool of_bf16 = is_gelu_backward_onednns(c10::kBFloat16);
+  static const bool of_f16 = is_gelu_backward_onednns(c10::kHalf);
+  if (dtype == graph::DType::kF32) return of_f32;
+  if (dtype == graph::DType::kBF16) return of_bf16;
+  return dtype == graph::DType::kF16 && of_f16;
+}
 
 graph::InferEnvironment infer_environment() {
   graph::InferEnvironment environment;

@@ -7,4 +7,7 @@ namespace framejit::torchlib {
 
 graph::InferEnvironment infer_environment();
 
+// Whether LibTorch has oneDNN compute what it can of contiguous tensors of this type on the CPU.
+bool has_onednn_kernel(graph::DType dtype);
+
 }  // namespace framejit::torchlib

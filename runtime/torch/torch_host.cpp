@@ -13,6 +13,7 @@
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/device_context.h"
+#include "runtime/torch/environment.h"
 #include "runtime/torch/frozen_executable.h"
 #include "runtime/torch/fx_executable.h"
 #include "runtime/torch/input_fake.h"
@@ -443,6 +444,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
 runtime::TensorRuntime* torch_runtime() {
   static TorchRuntime* instance = [] {
     graph::set_torch_release(100 * TORCH_VERSION_MAJOR + TORCH_VERSION_MINOR);
+    graph::ask_of_onednn(&has_onednn_kernel);
     return new TorchRuntime;
   }();
   return trace_stop_type() ? instance : nullptr;

@@ -141,6 +141,7 @@ def test_in_place_twins_have_the_expression_of_the_other(collect):
     ("  expr: self + mode\n", "expr", "expected an argument that is a number, got 'mode', of type str?"),
     ("  expr: where(self == 'up', 1, 0)\n", "expr", "expected an argument of type str, got 'self', of type Tensor"),
     ("  expr: where(has(self), 1, 0)\n", "expr", "expected an optional argument, got 'self', which is always given"),
+    ("  expr: where(is_onednns(mode), 1, 0)\n", "expr", "expected an argument of type Tensor, got 'mode', of type str?"),
     ("  expr: where(since(2.8), self, 1)\n", "expr", 'expected a release of torch as since("2.8"), got 2.8'),
     ("  expr: where(True, 1, 0)\n", "expr", "expected a number, got True"),
     ("  expr: exp(self) + (self & 1)\n", "expr", "expected functions that are defined in one type"),

@@ -94,6 +94,19 @@ TEST(ExpressionTest, ReleasesOfTorchMayDiffer) {
   }
 }
 
+TEST(ExpressionTest, OneDnnsAreContiguousTensorsOfSeveralElementsOnTheCpu) {
+  TensorMeta meta = TensorMeta::fresh(std::vector<int64_t>{2, 3}, DType::kF32, Device{});
+  EXPECT_FALSE(is_onednns(meta));  // nobody to ask
+  ask_of_onednn([](DType dtype) { return dtype == DType::kF32; });
+  EXPECT_TRUE(is_onednns(meta));
+  meta.strides = {1, 2};
+  EXPECT_FALSE(is_onednns(meta));
+  EXPECT_FALSE(is_onednns(TensorMeta::fresh(std::vector<int64_t>{1}, DType::kF32, Device{})));
+  EXPECT_FALSE(is_onednns(TensorMeta::fresh(std::vector<int64_t>{2}, DType::kF64, Device{})));
+  EXPECT_FALSE(is_onednns(TensorMeta::fresh(std::vector<int64_t>{2}, DType::kF32, {DeviceType::kCuda, 0})));
+  ask_of_onednn(nullptr);
+}
+
 TEST(ExpressionTest, ReductionsSeeAllElements) {
   const std::vector<double> x = {1, 2, 3, 6};
   const double correction = 0;
