@@ -27,6 +27,8 @@ except ImportError:  # framejit does not need it
 MISSING = object()
 # Reached from any global that names one, with files at their ends: not state of the program.
 NOT_STATE = (logging.Logger, logging.Handler)
+# Most of what a walk meets: nothing lies behind them.
+ATOMS = frozenset((int, float, complex, bool, str, bytes, type(None), type(...), types.CodeType))
 # What a method of C code may change.
 CONTAINERS = (list, dict, set, collections.deque, bytearray)
 
@@ -107,7 +109,7 @@ class Snapshot:
         return [target for restore, target, _ in self._records if restore is restore_class]
 
     def _visit(self, value):
-        if id(value) in self._seen:
+        if type(value) in ATOMS or id(value) in self._seen:
             return
         self._seen[id(value)] = value
         if isinstance(value, torch.Tensor):
