@@ -89,7 +89,7 @@ def test_kernel_computes_what_the_operator_does(name, kind):
 @pytest.mark.parametrize("layout", ["row", "one", "columns"])
 def test_small_terms_round_away_as_in_the_kernel_that_eager_has(dtype, layout):
     """oneDNN's loses what stands beside a 1, and times infinity that is nan; LibTorch's own does not."""
-    # None from -6.5 to -5, where it is for the last digit of erf to say what is lost.
+    # None between -6.5 and -5, where it is for the last digit of erf to say what is lost.
     self = torch.tensor([-40.0, -13, -9, -8, -7, -6.5, -2, 0, 0.5, 2, 9, 40], dtype=dtype)
     if layout == "one":
         self = self[5:6]
