@@ -204,10 +204,11 @@ void Simulator::generic_delete_attr(PyObject* obj, PyObject* name) {
          fmt::format("deletion of '{}', which is not there", PyUnicode_AsUTF8(name)));
   PyObject* dict = instance_dict(obj);
   if (dict) require_item_survives(dict, name);
-  if (PyObject* shadow = world_.shown_of(obj, dict))
-    check_status(PyDict_DelItem(shadow, name));
-  else
-    write_overlay(obj, dict, name, {});
+  PyObject* shadow = world_.shown_of(obj, dict);
+  if (!shadow) return write_overlay(obj, dict, name, {});
+  refuse_hole_after_clear(shadow);
+  check_status(PyDict_DelItem(shadow, name));
+  world_.note_removed(shadow, World::Removal::kDeleted, name);
 }
 
 }  // namespace framejit

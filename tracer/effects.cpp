@@ -11,6 +11,7 @@ using graph::RecipeId;
 
 // Key by key: what stays stays in its place, for the iterators that the program has over the dictionary.
 void RecipeBuilder::add_dict_effects(PyObject* shadow, const Outside& outside) {
+  static PyObject* const popitem = _PyType_Lookup(&PyDict_Type, interned("popitem"));
   PyObject* original = outside.original.get();
   PyObject* now = sim_.keep(Ref::steal(PyDict_Items(shadow)));
   const size_t first_effect = capture_.effects.size();
@@ -19,17 +20,24 @@ void RecipeBuilder::add_dict_effects(PyObject* shadow, const Outside& outside) {
     if (value) effect.value = describe_object(value);
     capture_.effects.push_back(std::move(effect));
   };
+  const World::Removals* removals = world_.removals(shadow);
+  const bool cleared = removals && removals->cleared;
+  if (cleared && PyDict_GET_SIZE(original) > 0) add(EffectKind::kDictReplace, nullptr, nullptr);
+  if (removals && !cleared) {
+    for (const auto& [how, key] : removals->keys) {
+      if (how == World::Removal::kPopped)
+        capture_.effects.push_back({EffectKind::kCall, constant(popitem), {}, {}, {source(outside.source)}});
+      else
+        add(EffectKind::kDictDelete, key.get(), nullptr);
+    }
+  }
   PyObject *key, *value;
   Py_ssize_t kept = 0;
-  // Mostly a single item was taken out, which leaves another table than clear() does.
-  const bool cleared = PyList_GET_SIZE(now) == 0 && PyDict_GET_SIZE(original) > 1;
-  if (cleared) add(EffectKind::kDictReplace, nullptr, nullptr);
   for (Py_ssize_t pos = 0; !cleared && PyDict_Next(original, &pos, &key, &value);) {
-    const bool stays = kept < PyList_GET_SIZE(now) && PyTuple_GET_ITEM(PyList_GET_ITEM(now, kept), 0) == key;
-    if (stays)
-      ++kept;
-    else
-      add(EffectKind::kDictDelete, key, nullptr);
+    if (removals && PySet_Contains(removals->gone.get(), key) == 1) continue;
+    const bool is_next = kept < PyList_GET_SIZE(now) && PyTuple_GET_ITEM(PyList_GET_ITEM(now, kept), 0) == key;
+    if (!is_next) cannot_rebuild(shadow);
+    ++kept;
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(now); ++i) {
     PyObject* pair = PyList_GET_ITEM(now, i);

@@ -141,6 +141,12 @@ void Simulator::require_items_survive(PyObject* container) {
   }
 }
 
+// A clear() is replayed, then what the dictionary holds at the end is put in: without holes.
+void Simulator::refuse_hole_after_clear(PyObject* dict) {
+  const World::Removals* removals = world_.removals(dict);
+  if (removals && removals->cleared) stop(StopReason::kUnsupportedValue, "deletion from a dictionary that was cleared");
+}
+
 namespace {
 
 // What a method does to the container that it is called on.
@@ -173,6 +179,14 @@ Change change_by(PyObject* method) {
   return found == kChanges.end() ? Change::kNone : found->second;
 }
 
+World::Removal removal_by(PyObject* method) {
+  static PyObject* const clear = _PyType_Lookup(&PyDict_Type, interned("clear"));
+  static PyObject* const popitem = _PyType_Lookup(&PyDict_Type, interned("popitem"));
+  return method == clear     ? World::Removal::kCleared
+         : method == popitem ? World::Removal::kPopped
+                             : World::Removal::kDeleted;
+}
+
 }  // namespace
 
 // What a method lets go of survives; what it gives back is held by the frame from here on.
@@ -181,7 +195,15 @@ SymValue Simulator::call_container_method(PyObject* method, PyObject* args, PyOb
   PyObject* container = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (change == Change::kLetsGo && container) require_items_survive(container);
   if (change != Change::kNone && container) world_.note_changed(container);
+  const bool may_remove = change != Change::kNone && container && PyDict_CheckExact(container);
+  const Py_ssize_t size = may_remove ? PyDict_GET_SIZE(container) : 0;
+  const World::Removal removal = removal_by(method);
+  if (may_remove && removal == World::Removal::kDeleted && change != Change::kAdds) refuse_hole_after_clear(container);
   SymValue result = from_real(check(PyObject_Call(method, args, keywords)));
+  if (may_remove && PyDict_GET_SIZE(container) < size)
+    world_.note_removed(container, removal,
+                        PyTuple_GET_ITEM(removal == World::Removal::kPopped ? result.get() : args,
+                                         removal == World::Removal::kDeleted ? 1 : 0));
   if (change == Change::kGivesBack && has_finalizer(result.get())) finalizers_.push_back(result.get());
   return result;
 }

@@ -196,7 +196,9 @@ void Simulator::delete_item(SymValue container, SymValue key) {
   rely_on_lookup(obj, key.get());
   require_item_survives(obj, key.get());
   if (!is_tensor(obj)) world_.note_changed(obj);
+  refuse_hole_after_clear(obj);
   check_status(PyObject_DelItem(obj, key.get()));
+  if (PyDict_Check(obj)) world_.note_removed(obj, World::Removal::kDeleted, key.get());
 }
 
 bool Simulator::contains(SymValue container, SymValue item) {

@@ -120,10 +120,11 @@ SymValue Simulator::load_global(const SimFrame& frame, PyObject* name) {
 void Simulator::store_global(PyObject* globals, PyObject* name, Ref value) {
   require_item_survives(globals, name);
   PyObject* shadow = world_.shown_globals(globals);
-  if (!shadow)
-    world_.write(globals, name, std::move(value));
-  else
-    check_status(value ? PyDict_SetItem(shadow, name, value.get()) : PyDict_DelItem(shadow, name));
+  if (!shadow) return world_.write(globals, name, std::move(value));
+  if (value) return check_status(PyDict_SetItem(shadow, name, value.get()));
+  refuse_hole_after_clear(shadow);
+  check_status(PyDict_DelItem(shadow, name));
+  world_.note_removed(shadow, World::Removal::kDeleted, name);
 }
 
 namespace ops {

@@ -69,6 +69,7 @@ std::optional<RecipeId> RecipeBuilder::describe_live_iterator(PyObject* obj) {
 bool RecipeBuilder::has_other_keys(PyObject* container) const {
   const Outside* outside = world_.find(container);
   if (!outside || (outside->kind != OutsideKind::kDict && outside->kind != OutsideKind::kSet)) return false;
+  if (world_.removals(container)) return true;
   Ref before = Ref::steal(PySequence_Tuple(outside->original.get())), now = Ref::steal(PySequence_Tuple(container));
   if (!before || !now) PyErr_Clear();
   bool same = before && now && PyTuple_GET_SIZE(before.get()) == PyTuple_GET_SIZE(now.get());

@@ -420,6 +420,7 @@ class Simulator {
   void require_survives(PyObject* replaced);
   void require_item_survives(PyObject* container, PyObject* key);
   void require_items_survive(PyObject* container);
+  void refuse_hole_after_clear(PyObject* dict);
   SymValue call_container_method(PyObject* method, PyObject* args, PyObject* keywords);
   // Closes the generators that nothing refers to any more, as their deallocation would.
   void close_dropped_generators();

@@ -192,6 +192,17 @@ class World {
   // the container must not be another of the program's either way.
   void note_changed(PyObject* container);
   bool was_changed(PyObject* container) const { return changed_.count(container) != 0; }
+  // A key was removed from this dictionary, by clear() all of them. Iterators that the program has over it find out,
+  // even where keys and their order come to be what they were: what is deleted leaves a hole in the table, popitem()
+  // and clear() none.
+  enum class Removal : uint8_t { kDeleted, kPopped, kCleared };
+  void note_removed(PyObject* dict, Removal how, PyObject* key = nullptr);
+  struct Removals {
+    bool cleared = false;
+    std::vector<std::pair<Removal, Ref>> keys;  // of those that it had when the trace began, in program order
+    Ref gone;                                   // the same as a set
+  };
+  const Removals* removals(PyObject* dict) const;  // null: none
   // Whether one of them holds the parameters, buffers or submodules of a module.
   bool has_changed_module_table() const { return changed_module_table_; }
 
@@ -284,6 +295,7 @@ class World {
   bool apart_ = false;
   std::vector<ItemWrite> replaced_items_;
   std::unordered_set<PyObject*> changed_;
+  std::unordered_map<PyObject*, Removals> removals_;
   bool changed_module_table_ = false;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
 };

@@ -1,6 +1,7 @@
 // What the trace has written to the program's own objects.
 #include <algorithm>
 
+#include "base/check.h"
 #include "tracer/attributes.h"
 #include "tracer/library.h"
 #include "tracer/world.h"
@@ -91,6 +92,26 @@ void World::note_changed(PyObject* container) {
   changed_module_table_ = changed_module_table_ || names_one;
 }
 
+void World::note_removed(PyObject* dict, Removal how, PyObject* key) {
+  const Outside* outside = find(dict);
+  if (!outside || outside->kind != OutsideKind::kDict) return;
+  Removals& removals = removals_[dict];
+  if (how == Removal::kCleared) {
+    removals.cleared = true;
+    return;
+  }
+  if (!removals.gone) removals.gone = Ref::steal(PySet_New(nullptr));
+  // The dictionary has just looked for it: neither question fails.
+  if (PyDict_Contains(outside->original.get(), key) != 1 || PySet_Contains(removals.gone.get(), key) == 1) return;
+  FJ_CHECK(PySet_Add(removals.gone.get(), key) == 0, "a key of a dictionary is none of a set");
+  removals.keys.emplace_back(how, Ref::borrow(key));
+}
+
+const World::Removals* World::removals(PyObject* dict) const {
+  const auto found = removals_.find(dict);
+  return found == removals_.end() ? nullptr : &found->second;
+}
+
 void World::move_writes_to(PyObject* dict) {
   PyObject* real = find(dict)->real.get();
   for (const auto& [object, rows] : writes_by_object_) {
@@ -137,7 +158,10 @@ void World::move_writes(PyObject* object, PyObject* dict) {
       fields.push_back(i);
       continue;
     }
-    if ((write.anew || !write.value) && PyDict_GetItem(dict, write.name.get())) PyDict_DelItem(dict, write.name.get());
+    if ((write.anew || !write.value) && PyDict_GetItem(dict, write.name.get())) {
+      PyDict_DelItem(dict, write.name.get());
+      note_removed(dict, Removal::kDeleted, write.name.get());
+    }
     if (write.value) PyDict_SetItem(dict, write.name.get(), write.value.get());
     write.object = nullptr;
   }

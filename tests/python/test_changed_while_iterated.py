@@ -240,3 +240,130 @@ def test_loop(kind, loop, outside, pause):
         assert_same_as_eager(attempt, make=make, **counts)
     else:
         assert_same_as_eager(f, torch.ones(3), **counts)
+
+
+def renew_last(d):
+    del d["c"]
+    d["c"] = 9
+
+
+def renew_first(d):
+    d["a"] = d.pop("a")
+
+
+def renew_last_item(d):
+    key, value = d.popitem()
+    d[key] = value
+
+
+def renew_all(d):
+    items = list(d.items())
+    d.clear()
+    d.update(items)
+
+
+def renew_one_by_one(d):
+    for key in list(d):
+        d[key] = d.pop(key)
+
+
+def renew_after_clear(d):
+    items = list(d.items())
+    d.clear()
+    d.update(items)
+    d["c"] = d.pop("c")
+
+
+def renew_with_another(d):
+    del d["c"]
+    d["new"] = 1
+    d["c"] = 2
+    del d["new"]
+
+
+def empty_one_by_one(d):
+    while d:
+        d.popitem()
+
+
+def give_the_same(d):
+    d["c"] = d["c"]
+    d.pop("none", None)
+    d.update(a=1)
+
+
+CHANGES = [
+    renew_last,
+    renew_first,
+    renew_last_item,
+    renew_all,
+    renew_one_by_one,
+    renew_after_clear,
+    renew_with_another,
+    empty_one_by_one,
+    give_the_same,
+]
+
+
+@pytest.mark.parametrize("view", [dict.keys, dict.values, dict.items])
+@pytest.mark.parametrize("change", CHANGES)
+def test_iterators_of_the_program_notice_what_a_call_did(change, view):
+    @framejit.to_static
+    def compiled(x, d):
+        change(d)
+        return x + 1
+
+    def what_is_left(change_it):
+        seen = []
+        for first in range(4):
+            d = dict(pairs())
+            iterators = [iter(view(d)) for _ in range(2)]
+            for iterator in iterators:
+                for _ in range(first):
+                    next(iterator)
+            change_it(d)
+            for iterator in iterators:
+                try:
+                    seen.append(list(iterator))
+                except RuntimeError as error:
+                    seen.append(str(error))
+            seen.append(list(d.items()))
+        return seen
+
+    x = torch.ones(3)
+    expected = what_is_left(change)
+    assert what_is_left(lambda d: compiled(x, d)) == expected
+    assert what_is_left(lambda d: compiled(x, d)) == expected
+    assert compiled.graphs
+
+
+@pytest.mark.parametrize("holder", ["attributes", "globals"])
+def test_iterators_over_a_namespace_notice(holder):
+    class Thing:
+        pass
+
+    namespace = {"torch": torch, "__builtins__": __builtins__}
+    source = "def change(x, thing, table):\n    global last\n"
+    source += "    del thing.last\n    thing.last = 2\n" if holder == "attributes" else "    del last\n    last = 2\n"
+    exec(source + "    return x + 1\n", namespace)
+    change = namespace["change"]
+    compiled = framejit.to_static(change)
+
+    def what_is_left(call):
+        thing = Thing()
+        thing.first = thing.last = 1
+        namespace.pop("last", None)
+        namespace["last"] = 1
+        table = thing.__dict__ if holder == "attributes" else namespace
+        iterator = iter(table)
+        for _ in range(len(table)):
+            next(iterator)
+        call(torch.ones(3), thing, table)
+        try:
+            return list(iterator)
+        except RuntimeError as error:
+            return str(error)
+
+    expected = what_is_left(change)
+    assert "changed" in expected or holder == "attributes"  # those are not always in a table of their own
+    assert [what_is_left(compiled) for _ in range(3)] == [expected] * 3
