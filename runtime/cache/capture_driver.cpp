@@ -251,6 +251,7 @@ CaptureOutcome capture(CodeCache& cache, Segment& segment, const SegmentStart& s
     if (PyErr_Occurred() && !outcome.python_error) return internal_failure(segment, take_python_error());
     return outcome;
   } catch (const std::exception& error) {
+    PyErr_Clear();
     return internal_failure(segment, error.what());
   }
 }

@@ -6,6 +6,7 @@
 #include "eval_frame/hook.h"
 #include "runtime/call/thread_state.h"
 #include "runtime/engine.h"
+#include "tracer/library_code.h"
 
 namespace framejit::runtime {
 namespace {
@@ -71,6 +72,13 @@ bool writes_text_of_tensor(const FrameView& view) {
   return name.size() >= kFile.size() && name.substr(name.size() - kFile.size()) == kFile;
 }
 
+// How members of enumerations, and other constants of the library's, are found in dictionaries.
+bool finds_constant(const FrameView& view) {
+  const bool finds = PyUnicode_CompareWithASCIIString(view.code->co_name, "__hash__") == 0 ||
+                     PyUnicode_CompareWithASCIIString(view.code->co_name, "__eq__") == 0;
+  return finds && is_library_namespace(view.globals);
+}
+
 std::string name_of(const FrameView& view) {
   const char* name = PyUnicode_AsUTF8(view.code->co_name);
   if (!name) PyErr_Clear();
@@ -90,7 +98,7 @@ int answer_at_gate(const FrameView& view) {
   if (is_finalizer(view)) return kWithoutHook;
   // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
   if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code)) && !writes_text_of_tensor(view)) return 0;
-  if (is_importer()) return kWithoutHook;
+  if (finds_constant(view) || is_importer()) return kWithoutHook;
   if (state.refused.empty()) state.refused = name_of(view);
   // BaseException itself: `except Exception` in library code must not swallow it.
   PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");

@@ -572,3 +572,37 @@ def test_function_that_ran_in_captures_is_specialised(tmp_path):
         assert is_specialised(unrelated) and pair(1, 2) == (1, 2) and unrelated(3) == (3, 3)
         """,
     )
+
+
+def test_members_of_enumerations_are_keys(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        import enum
+
+        class Kind(enum.Enum):
+            SMALL = 1
+            LARGE = 2
+
+        TABLE = {Kind.SMALL: "s", Kind.LARGE: "l"}
+        SEEN = {Kind.SMALL}
+
+        def first():
+            for name in TABLE.values():
+                return name
+
+        def look_up(kind): return TABLE[kind], kind in SEEN, kind in TABLE
+
+        def take_out(table):
+            table[Kind.LARGE] = table.pop(Kind.SMALL)
+            del table[Kind.LARGE]
+            table[Kind.SMALL] = "new"
+            return list(table)
+
+        for _ in range(3):
+            assert first() == "s"
+            assert look_up(Kind.SMALL) == ("s", True, True) and look_up(Kind.LARGE) == ("l", False, True)
+            table = dict(TABLE)
+            assert take_out(table) == [Kind.SMALL] and table == {Kind.SMALL: "new"}
+        """,
+    )
