@@ -37,6 +37,7 @@ void no_attribute(Simulator& sim, PyObject* obj, PyObject* name) {
 
 PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
+  require_none_refused();  // a key that is no string compares in Python: a guard would do so in each call
   if (is_heap_type(type)) world_.rely_on_type_attr(type, name, found);
   if (is_in_backward() && is_heap_type(type))
     note_frozen(FrozenRead::Kind::kTypeAttr, reinterpret_cast<PyObject*>(type), name, found);

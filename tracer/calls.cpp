@@ -176,6 +176,8 @@ SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   SymValue result = Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type
                         ? call_container_method(callable, tuple.get(), keywords.get())
                         : from_real(check(PyObject_Call(callable, tuple.get(), keywords.get())));
+  // A member of an enumeration that nobody else has is one that was made just now.
+  if (is_member_of_enumeration(result.get()) && Py_REFCNT(result.get()) == 1) made_constants().insert(keep(result.obj));
   note_native_origin(result.get());
   if (keyed) rely_on_made_keys(keyed), rely_on_made_keys(result.get());
   if (is_in_backward()) require_frozen_answer(callable, args, result.get());

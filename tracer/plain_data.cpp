@@ -150,9 +150,12 @@ bool is_identity_constant(PyObject* obj) {
            !strcmp(Py_TYPE(self)->tp_name, "torch._C._EngineBase");  // of backwards: there is one
   }
   const PlainType* row = find_plain_type(type);
-  if (row && row->by_identity) return true;
+  return (row && row->by_identity) || is_member_of_enumeration(obj);
+}
+
+bool is_member_of_enumeration(PyObject* obj) {
   PyTypeObject* enum_meta = once_under_lock([] { return import_type("enum", "EnumMeta"); });
-  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(type), enum_meta);
+  return enum_meta && PyObject_TypeCheck(reinterpret_cast<PyObject*>(Py_TYPE(obj)), enum_meta);
 }
 
 bool worth_watching(PyObject* obj) {

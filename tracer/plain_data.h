@@ -18,6 +18,7 @@ bool is_nan(PyObject* plain);
 // Objects that are what they are by identity, and immutable as far as the trace goes: types, functions, modules, enum
 // members.
 bool is_identity_constant(PyObject* obj);
+bool is_member_of_enumeration(PyObject* obj);
 // What a program can make and drop. The types of C code stay; a method of an object is made anew by each look.
 bool worth_watching(PyObject* obj);
 // A type with arguments that typing made.

@@ -218,7 +218,7 @@ RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   std::vector<PyObject*> parts;
-  if (sim_.made_constants().count(obj)) return describe_descriptor(obj);
+  if (sim_.made_constants().count(obj) && !is_member_of_enumeration(obj)) return describe_descriptor(obj);
   if (PyTuple_Check(obj) || PyList_Check(obj)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(obj); ++i) parts.push_back(PySequence_Fast_GET_ITEM(obj, i));
     if (type == &PyTuple_Type) return build(obj, RecipeKind::kTuple, parts);

@@ -606,3 +606,76 @@ def test_members_of_enumerations_are_keys(tmp_path):
             assert take_out(table) == [Kind.SMALL] and table == {Kind.SMALL: "new"}
         """,
     )
+
+
+def test_keys_of_a_class_that_are_no_strings_compare_as_often_as_in_eager(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        def read(made): return made.name
+
+        made, compared = make()
+        assert (read(made), len(compared)) == expected
+        """,
+        before="""
+        import warnings
+
+        def make():
+            class Key:
+                def __hash__(self):
+                    return hash("name")
+
+                def __eq__(self, other):
+                    compared.append(1)
+                    made.__bases__ = (Second,)
+                    return False
+
+            class First:
+                name = "from First"
+
+            class Second:
+                name = "from Second"
+
+            compared = []
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = type("Made", (First,), {Key(): 5})
+            return made, compared
+
+        made, compared = make()
+        expected = made.name, len(compared)
+        """,
+    )
+
+
+def test_members_of_enumerations_that_a_trace_makes_are_as_many_as_calls(tmp_path):
+    run_captured(
+        tmp_path,
+        """
+        import enum
+
+        class Kind(enum.Enum):
+            ONE = 1
+
+        class Number(enum.IntEnum):
+            ONE = 1
+
+        def make(name, known):
+            member = object.__new__(Kind)
+            member._value_ = member._name_ = name
+            known.append(member)
+            return member
+
+        def make_number(value):
+            member = int.__new__(Number, value)
+            member._value_ = value
+            return member
+
+        known = []
+        made = [make("other", known) for _ in range(4)]
+        assert len(set(map(id, made))) == 4 and list(map(id, known)) == list(map(id, made))
+        assert all(type(member) is Kind and member._name_ == "other" for member in made)
+        numbers = [make_number(7) for _ in range(4)]
+        assert len(set(map(id, numbers))) == 4 and numbers == [7] * 4
+        """,
+    )
