@@ -9,8 +9,9 @@ namespace framejit {
 
 std::pair<PyTypeObject*, SymValue> Simulator::super_parts(PyObject* super) {
   if (is_outside_opaque(super)) stop(StopReason::kUnsupportedValue, "a super object of the program");
-  Ref start = check(PyObject_GetAttrString(super, "__thisclass__"));
-  Ref self = check(PyObject_GetAttrString(super, "__self__"));
+  // Its own: other looks go past it, and find those of an instance of a subclass of super.
+  Ref start = check(PyObject_GenericGetAttr(super, interned("__thisclass__")));
+  Ref self = check(PyObject_GenericGetAttr(super, interned("__self__")));
   return {reinterpret_cast<PyTypeObject*>(keep(std::move(start))), SymValue(std::move(self))};
 }
 

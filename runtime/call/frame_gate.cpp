@@ -98,7 +98,8 @@ int answer_at_gate(const FrameView& view) {
   if (is_finalizer(view)) return kWithoutHook;
   // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
   if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code)) && !writes_text_of_tensor(view)) return 0;
-  if (finds_constant(view) || is_importer()) return kWithoutHook;
+  if (finds_constant(view)) return 0;
+  if (is_importer()) return kWithoutHook;
   if (state.refused.empty()) state.refused = name_of(view);
   // BaseException itself: `except Exception` in library code must not swallow it.
   PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");

@@ -383,6 +383,19 @@ def test_super_with_arguments():
     check(lambda x: [Child(2).run(x), Child(2).all(x)])
 
 
+def test_subclass_of_super():
+    class OwnSuper(super):
+        def __init__(self, *args):
+            looked_at = super(OwnSuper, self)
+            looked_at.__init__(*args)
+
+    class Child(Base):
+        def run(self, x):
+            return OwnSuper(Child, self).run(x) - 1
+
+    check(lambda x: Child(2).run(x + 1), graphs=None, breaks=None)
+
+
 def test_object_with_new():
     class Tracked:
         def __new__(cls, *args):
