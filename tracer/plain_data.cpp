@@ -85,16 +85,30 @@ bool is_plain_data(PyObject* obj) {
   return is_plain_within(obj, {}, parts);
 }
 
+// The interpreter keeps one of each character up to U+00FF and of each byte, but some ways to make them take memory
+// all the same: str() of a digit, bytes(1).
+static bool is_kept_text(PyObject* text) {
+  constexpr Py_UCS4 kLastKept = 0xff;
+  if (PyUnicode_GET_LENGTH(text) != 1) return PyUnicode_GET_LENGTH(text) == 0;
+  const Py_UCS4 character = PyUnicode_READ_CHAR(text, 0);
+  return character <= kLastKept && Ref::steal(PyUnicode_FromOrdinal(static_cast<int>(character))).get() == text;
+}
+
+static bool is_kept_bytes(PyObject* bytes) {
+  if (PyBytes_GET_SIZE(bytes) != 1) return PyBytes_GET_SIZE(bytes) == 0;
+  return Ref::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(bytes), 1)).get() == bytes;
+}
+
 bool has_equals(PyObject* plain) {
   constexpr long kFirstKept = -5, kLastKept = 256;
   PyTypeObject* type = Py_TYPE(plain);
-  if (type == &PyUnicode_Type) return PyUnicode_GET_LENGTH(plain) > 1 && !PyUnicode_CHECK_INTERNED(plain);
+  if (type == &PyUnicode_Type) return !PyUnicode_CHECK_INTERNED(plain) && !is_kept_text(plain);
   if (type == &PyLong_Type) {
     int overflow = 0;
     const long number = PyLong_AsLongAndOverflow(plain, &overflow);
     return overflow != 0 || number < kFirstKept || number > kLastKept;
   }
-  if (type == &PyBytes_Type) return PyBytes_GET_SIZE(plain) > 1;
+  if (type == &PyBytes_Type) return !is_kept_bytes(plain);
   if (type == &PyTuple_Type) return PyTuple_GET_SIZE(plain) != 0;
   if (type == &PyFrozenSet_Type) return PySet_GET_SIZE(plain) != 0;
   if (type == &PyFloat_Type || type == &PyComplex_Type || type == &PyRange_Type || type == &PySlice_Type) return true;
