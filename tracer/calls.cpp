@@ -102,7 +102,7 @@ PyObject* descriptor_of(PyTypeObject* type, const PyMethodDef* method) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     PyObject* found = _PyType_Lookup(base, interned(method->ml_name));
-    if (!found) break;
+    if (!found) continue;  // a class beside those that have it
     if (!first) first = found;
     const bool of_c = PyObject_TypeCheck(found, &PyMethodDescr_Type) || Py_TYPE(found) == &PyClassMethodDescr_Type;
     if (of_c && reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method) return found;

@@ -396,6 +396,24 @@ def test_subclass_of_super():
     check(lambda x: Child(2).run(x + 1), graphs=None, breaks=None)
 
 
+def test_method_of_c_that_a_class_overrides_held_over_a_break():
+    class Beside:
+        pass
+
+    class Own(Beside, list):
+        def append(self, item):
+            held = super().append
+            framejit.graph_break()
+            held(item)
+
+    def f(x):
+        items = Own()
+        items.append(x + 1)
+        return items[0] * 2, len(items)
+
+    check(f, graphs=None, breaks=None)
+
+
 def test_object_with_new():
     class Tracked:
         def __new__(cls, *args):
