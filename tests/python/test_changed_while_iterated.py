@@ -305,6 +305,10 @@ CHANGES = [
 ]
 
 
+TAKEN_BACK = "the eager run is taken back, which makes the table anew"
+
+
+@pytest.mark.runs_once(TAKEN_BACK)
 @pytest.mark.parametrize("view", [dict.keys, dict.values, dict.items])
 @pytest.mark.parametrize("change", CHANGES)
 def test_iterators_of_the_program_notice_what_a_call_did(change, view):
@@ -337,12 +341,14 @@ def test_iterators_of_the_program_notice_what_a_call_did(change, view):
     assert compiled.graphs
 
 
+@pytest.mark.runs_once(TAKEN_BACK)
 @pytest.mark.parametrize("holder", ["attributes", "globals"])
 def test_iterators_over_a_namespace_notice(holder):
     class Thing:
         pass
 
-    namespace = {"torch": torch, "__builtins__": __builtins__}
+    room = {f"unused{i}": i for i in range(24)}  # for what is put in below, or the table would be made anew
+    namespace = {"torch": torch, "__builtins__": __builtins__, **room}
     source = "def change(x, thing, table):\n    global last\n"
     source += "    del thing.last\n    thing.last = 2\n" if holder == "attributes" else "    del last\n    last = 2\n"
     exec(source + "    return x + 1\n", namespace)

@@ -383,37 +383,6 @@ def test_super_with_arguments():
     check(lambda x: [Child(2).run(x), Child(2).all(x)])
 
 
-def test_subclass_of_super():
-    class OwnSuper(super):
-        def __init__(self, *args):
-            looked_at = super(OwnSuper, self)
-            looked_at.__init__(*args)
-
-    class Child(Base):
-        def run(self, x):
-            return OwnSuper(Child, self).run(x) - 1
-
-    check(lambda x: Child(2).run(x + 1), graphs=None, breaks=None)
-
-
-def test_method_of_c_that_a_class_overrides_held_over_a_break():
-    class Beside:
-        pass
-
-    class Own(Beside, list):
-        def append(self, item):
-            held = super().append
-            framejit.graph_break()
-            held(item)
-
-    def f(x):
-        items = Own()
-        items.append(x + 1)
-        return items[0] * 2, len(items)
-
-    check(f, graphs=None, breaks=None)
-
-
 def test_object_with_new():
     class Tracked:
         def __new__(cls, *args):
