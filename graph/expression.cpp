@@ -28,6 +28,8 @@ std::string_view spelling(ExpressionOp op) {
       return "is_cuda";
     case ExpressionOp::kIsOneDnns:
       return "is_onednns";
+    case ExpressionOp::kLosesInfinity:
+      return "loses_infinity";
     case ExpressionOp::kSince:
       return "since";
 #define EXPRESSION(name, text, operands, result, types) \
@@ -69,14 +71,19 @@ static std::atomic<int> torch_release{std::numeric_limits<int>::max()};
 void set_torch_release(int release) { torch_release = release; }
 bool is_torch_since(double release) { return torch_release >= release; }
 
-static std::atomic<bool (*)(DType)> has_onednn_kernel{nullptr};
+static std::atomic<bool (*)(DType)> has_onednn_kernel{nullptr}, gelu_loses_infinity{nullptr};
 
-void ask_of_onednn(bool (*ask)(DType)) { has_onednn_kernel = ask; }
+void ask_of_onednn(bool (*has_kernel)(DType), bool (*loses_infinity)(DType)) {
+  has_onednn_kernel = has_kernel;
+  gelu_loses_infinity = loses_infinity;
+}
 
-bool is_onednns(const TensorMeta& tensor) {
-  bool (*ask)(DType) = has_onednn_kernel;
+static bool holds_in_onednn(bool (*ask)(DType), const TensorMeta& tensor) {
   return ask && tensor.device.is_cpu() && tensor.numel() > 1 && tensor.is_contiguous() && ask(tensor.dtype);
 }
+
+bool is_onednns(const TensorMeta& tensor) { return holds_in_onednn(has_onednn_kernel, tensor); }
+bool loses_infinity(const TensorMeta& tensor) { return holds_in_onednn(gelu_loses_infinity, tensor); }
 
 std::string_view compute_types(ExpressionOp op) { return fact_of(op).types; }
 bool gives_truth(ExpressionOp op) { return fact_of(op).result == 't'; }
@@ -288,7 +295,7 @@ class Evaluation {
   T leaf(const ExpressionNode& node, size_t element) {
     if (node.op == Op::kConstant) return static_cast<T>(node.value);
     if (node.op == Op::kCount) return static_cast<T>(count_);
-    if (node.op == Op::kIsCuda || node.op == Op::kIsOneDnns) return 0;
+    if (node.op == Op::kIsCuda || node.op == Op::kIsOneDnns || node.op == Op::kLosesInfinity) return 0;
     if (node.op == Op::kSince) return is_torch_since(node.value);
     const ExpressionArgument<T>& argument = arguments_[static_cast<size_t>(node.index)];
     if (node.op == Op::kHas) return argument.given;

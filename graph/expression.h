@@ -25,6 +25,7 @@ enum class ExpressionOp : uint8_t {
   kCount,          // how many elements are reduced to one
   kIsCuda,         // whether the result is on a CUDA device, whose kernels differ in a corner
   kIsOneDnns,      // whether LibTorch has oneDNN compute this, as operand `index` is
+  kLosesInfinity,  // whether that has no number for the gelu of an infinity, as operand `index` is
   kSince,          // whether this is the release of torch in `value`, as set_torch_release() has it, or a later one
 #define EXPRESSION(name, spelling, operands, result, types) k##name,
 #define REDUCTION(name, spelling, operands, result, types) k##name,
@@ -59,10 +60,12 @@ struct Expression {
 void set_torch_release(int release);
 bool is_torch_since(double release);
 
-// LibTorch has oneDNN compute some operators of contiguous tensors on the CPU, of more than one element: `ask` tells
-// for which types. For none until it is set.
-void ask_of_onednn(bool (*ask)(DType));
+// LibTorch has oneDNN compute some operators of contiguous tensors on the CPU, of more than one element: `has_kernel`
+// tells for which types, `loses_infinity` for which of them its gelu of an infinity is nan, as with AVX-512. For none
+// until it is set.
+void ask_of_onednn(bool (*has_kernel)(DType), bool (*loses_infinity)(DType));
 bool is_onednns(const TensorMeta& tensor);
+bool loses_infinity(const TensorMeta& tensor);
 
 // Null where there is none.
 const Expression* expression_of(OpId op);

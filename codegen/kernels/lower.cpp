@@ -215,6 +215,8 @@ int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
       return builder_.truth(graph_.meta(node.result()).device.is_cuda());
     case ExpressionOp::kIsOneDnns:
       return builder_.truth(graph::is_onednns(graph_.meta(node.arg(static_cast<size_t>(leaf.index)).as_value())));
+    case ExpressionOp::kLosesInfinity:
+      return builder_.truth(graph::loses_infinity(graph_.meta(node.arg(static_cast<size_t>(leaf.index)).as_value())));
     case ExpressionOp::kSince:
       return builder_.truth(graph::is_torch_since(leaf.value));
     case ExpressionOp::kCount:

@@ -578,7 +578,7 @@ constexpr ExpressionNode nodes_k_ge_Tensor[] = {
     {ExpressionOp::kGreaterEqual, true, {0, 1, -1}, -1, 0.0, nullptr},
 };
 constexpr Expression k_ge_Tensor{nodes_k_ge_Tensor, 3, kFloating | kInteger | kBoolean, false};
-// gelu: where(approximate == 'tanh', 0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))), where(where(is_onednns(self), abs(self), 0) == inf, nan, 0.5 * self * (1 + erf(self * 0.7071067811865476))))
+// gelu: where(approximate == 'tanh', 0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self))), where(where(loses_infinity(self), abs(self), 0) == inf, nan, 0.5 * self * (1 + erf(self * 0.7071067811865476))))
 constexpr ExpressionNode nodes_k_gelu[] = {
     {ExpressionOp::kTextIs, true, {-1, -1, -1}, 1, 0.0, "tanh"},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.5, nullptr},
@@ -595,7 +595,7 @@ constexpr ExpressionNode nodes_k_gelu[] = {
     {ExpressionOp::kTanh, false, {11, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kAdd, false, {4, 12, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kMultiply, false, {3, 13, -1}, -1, 0.0, nullptr},
-    {ExpressionOp::kIsOneDnns, true, {-1, -1, -1}, 0, 0.0, nullptr},
+    {ExpressionOp::kLosesInfinity, true, {-1, -1, -1}, 0, 0.0, nullptr},
     {ExpressionOp::kAbs, false, {2, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kConstant, false, {-1, -1, -1}, -1, 0.0, nullptr},
     {ExpressionOp::kWhere, false, {15, 16, 17}, -1, 0.0, nullptr},

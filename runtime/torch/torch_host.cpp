@@ -444,7 +444,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
 runtime::TensorRuntime* torch_runtime() {
   static TorchRuntime* instance = [] {
     graph::set_torch_release(100 * TORCH_VERSION_MAJOR + TORCH_VERSION_MINOR);
-    graph::ask_of_onednn(&has_onednn_kernel);
+    graph::ask_of_onednn(&has_onednn_kernel, &gelu_loses_infinity);
     return new TorchRuntime;
   }();
   return trace_stop_type() ? instance : nullptr;

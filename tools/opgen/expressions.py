@@ -4,7 +4,7 @@ The language is Python's of expressions: numbers, `inf`, `nan`, `pi`, the argume
 `and`, `or`, `not`, and the functions of graph/expression.def. `has(x)` tells whether an optional argument is given,
 `mode == "text"` compares one that is a text, `count` is how many elements a reduction reduces to one, `since("2.8")` tells whether torch is
 of that release or later, `is_cuda` whether the result is on a CUDA device, `is_onednns(x)` whether LibTorch has oneDNN
-compute this, as the tensor x is.
+compute this, as the tensor x is, `loses_infinity(x)` whether that has no number for the gelu of an infinity.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import ast
 import re
 
 from . import entries
+
+OF_ONEDNN = {"is_onednns": "kIsOneDnns", "loses_infinity": "kLosesInfinity"}
 
 LEAVES = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793}
 COMPUTE_TYPES = {"float": ("f", "kFloating"), "int": ("i", "kInteger"), "bool": ("i", "kBoolean")}
@@ -134,12 +136,12 @@ class Parser:
             self.fail(f"expected a function of graph/expression.def, got {ast.unparse(tree)!r}")
         if tree.func.id == "since":
             return self.add("kSince", "t", value=float(self.release(tree.args)))
-        if tree.func.id not in ("has", "is_onednns"):
+        if tree.func.id not in ("has", *OF_ONEDNN):
             return self.call(tree.func.id, [self.visit(operand) for operand in tree.args])
         if len(tree.args) != 1:
             self.fail(f"expected 1 operand of {tree.func.id!r}, got {len(tree.args)}")
-        if tree.func.id == "is_onednns":
-            return self.add("kIsOneDnns", "t", index=self.argument(tree.args[0], "Tensor")[0])
+        if tree.func.id in OF_ONEDNN:
+            return self.add(OF_ONEDNN[tree.func.id], "t", index=self.argument(tree.args[0], "Tensor")[0])
         index, arg = self.argument(tree.args[0])
         if not arg.is_optional:
             self.fail(f"expected an optional argument, got {arg.name!r}, which is always given")

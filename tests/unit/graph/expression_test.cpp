@@ -96,15 +96,18 @@ TEST(ExpressionTest, ReleasesOfTorchMayDiffer) {
 
 TEST(ExpressionTest, OneDnnsAreContiguousTensorsOfSeveralElementsOnTheCpu) {
   TensorMeta meta = TensorMeta::fresh(std::vector<int64_t>{2, 3}, DType::kF32, Device{});
-  EXPECT_FALSE(is_onednns(meta));  // nobody to ask
-  ask_of_onednn([](DType dtype) { return dtype == DType::kF32; });
+  EXPECT_FALSE(is_onednns(meta) || loses_infinity(meta));  // nobody to ask
+  ask_of_onednn([](DType dtype) { return dtype == DType::kF32; }, [](DType) { return false; });
   EXPECT_TRUE(is_onednns(meta));
+  EXPECT_FALSE(loses_infinity(meta));
+  ask_of_onednn([](DType dtype) { return dtype == DType::kF32; }, [](DType dtype) { return dtype == DType::kF32; });
+  EXPECT_TRUE(loses_infinity(meta));
   meta.strides = {1, 2};
-  EXPECT_FALSE(is_onednns(meta));
+  EXPECT_FALSE(is_onednns(meta) || loses_infinity(meta));
   EXPECT_FALSE(is_onednns(TensorMeta::fresh(std::vector<int64_t>{1}, DType::kF32, Device{})));
   EXPECT_FALSE(is_onednns(TensorMeta::fresh(std::vector<int64_t>{2}, DType::kF64, Device{})));
   EXPECT_FALSE(is_onednns(TensorMeta::fresh(std::vector<int64_t>{2}, DType::kF32, {DeviceType::kCuda, 0})));
-  ask_of_onednn(nullptr);
+  ask_of_onednn(nullptr, nullptr);
 }
 
 TEST(ExpressionTest, ReductionsSeeAllElements) {
