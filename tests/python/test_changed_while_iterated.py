@@ -344,9 +344,6 @@ def test_iterators_of_the_program_notice_what_a_call_did(change, view):
 @pytest.mark.runs_once(TAKEN_BACK)
 @pytest.mark.parametrize("holder", ["attributes", "globals"])
 def test_iterators_over_a_namespace_notice(holder):
-    class Thing:
-        pass
-
     room = {f"unused{i}": i for i in range(24)}  # for what is put in below, or the table would be made anew
     namespace = {"torch": torch, "__builtins__": __builtins__, **room}
     source = "def change(x, thing, table):\n    global last\n"
@@ -356,6 +353,9 @@ def test_iterators_over_a_namespace_notice(holder):
     compiled = framejit.to_static(change)
 
     def what_is_left(call):
+        class Thing:  # of its own: instances share tables, which change with what one of them loses
+            pass
+
         thing = Thing()
         thing.first = thing.last = 1
         namespace.pop("last", None)
