@@ -179,12 +179,18 @@ Change change_by(PyObject* method) {
   return found == kChanges.end() ? Change::kNone : found->second;
 }
 
-World::Removal removal_by(PyObject* method) {
-  static PyObject* const clear = _PyType_Lookup(&PyDict_Type, interned("clear"));
-  static PyObject* const popitem = _PyType_Lookup(&PyDict_Type, interned("popitem"));
-  return method == clear     ? World::Removal::kCleared
-         : method == popitem ? World::Removal::kPopped
-                             : World::Removal::kDeleted;
+// How a method of dictionaries takes keys out.
+std::optional<World::Removal> removal_by(PyObject* method) {
+  using Removal = World::Removal;
+  static const auto kRows = [] {
+    auto found = [](const char* name) { return _PyType_Lookup(&PyDict_Type, interned(name)); };
+    return std::unordered_map<PyObject*, Removal>{{found("clear"), Removal::kCleared},
+                                                  {found("popitem"), Removal::kPopped},
+                                                  {found("pop"), Removal::kDeleted},
+                                                  {found("__delitem__"), Removal::kDeleted}};
+  }();
+  const auto row = kRows.find(method);
+  return row == kRows.end() ? std::nullopt : std::optional(row->second);
 }
 
 }  // namespace
@@ -195,15 +201,18 @@ SymValue Simulator::call_container_method(PyObject* method, PyObject* args, PyOb
   PyObject* container = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (change == Change::kLetsGo && container) require_items_survive(container);
   if (change != Change::kNone && container) world_.note_changed(container);
-  const bool may_remove = change != Change::kNone && container && PyDict_CheckExact(container);
-  const Py_ssize_t size = may_remove ? PyDict_GET_SIZE(container) : 0;
-  const World::Removal removal = removal_by(method);
-  if (may_remove && removal == World::Removal::kDeleted && change != Change::kAdds) refuse_hole_after_clear(container);
+  std::optional<World::Removal> removal;
+  if (container && PyDict_CheckExact(container)) removal = removal_by(method);
+  const Py_ssize_t size = removal ? PyDict_GET_SIZE(container) : 0;
+  if (removal == World::Removal::kDeleted) refuse_hole_after_clear(container);
   SymValue result = from_real(check(PyObject_Call(method, args, keywords)));
-  if (may_remove && PyDict_GET_SIZE(container) < size)
-    world_.note_removed(container, removal,
-                        PyTuple_GET_ITEM(removal == World::Removal::kPopped ? result.get() : args,
-                                         removal == World::Removal::kDeleted ? 1 : 0));
+  if (removal && PyDict_GET_SIZE(container) < size) {
+    const bool is_given = removal == World::Removal::kDeleted;
+    PyObject* key = is_given                             ? PyTuple_GET_ITEM(args, 1)
+                    : removal == World::Removal::kPopped ? PyTuple_GET_ITEM(result.get(), 0)
+                                                         : nullptr;
+    world_.note_removed(container, *removal, key);
+  }
   if (change == Change::kGivesBack && has_finalizer(result.get())) finalizers_.push_back(result.get());
   return result;
 }
