@@ -1,8 +1,9 @@
-# framejit_room(<name> SOURCES ... [DEPS room...] [PYTHON] [TORCH])
+# framejit_room(<name> SOURCES ... [APART ...] [DEPS room...] [PYTHON] [TORCH])
 #
 # One static, position-independent library per room, target framejit_<name>. The link order is the architecture: a room
 # lists the rooms it may include, nothing else.
 #   PYTHON  the room includes Python.h. A room is also taken for one if a room in DEPS is.
+#   APART   files with compile options of their own, which compile with no other.
 #   TORCH   the room includes LibTorch: it goes into `framejit._C`, its symbols are hidden, and the rooms of its DEPS are
 #           not linked with it, for they come out of `framejit_bytecode._core`.
 #
@@ -10,9 +11,10 @@
 # their tests); a build for one interpreter takes them from there when FRAMEJIT_SHARED_DIR names that build's folder,
 # and compiles its own otherwise.
 #
-# The files of a room that compiles for each interpreter are compiled eight at a time: what they include is most of the
-# work, and this is a third of it. So a name in one file's unnamed namespace must not be in another's too, which
-# tools/lint/unnamed.py sees to.
+# The C++ files of a room that compiles for each interpreter are compiled eight at a time: what they include is most of
+# the work, and this is a third of it. So a name in one file's unnamed namespace must not be in another's too, which
+# tools/lint/unnamed.py sees to. CMake's own UNITY_BUILD names the files by absolute paths, so that a compiler cache finds
+# nothing in a checkout at another path.
 set(FRAMEJIT_SHARED_DIR "" CACHE PATH "build folder of the rooms that need no interpreter")
 
 # Sets <result> to TRUE if one of the rooms includes Python.h.
@@ -27,7 +29,7 @@ function(framejit_any_needs_python result)
 endfunction()
 
 function(framejit_room name)
-  cmake_parse_arguments(ROOM "PYTHON;TORCH" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ROOM "PYTHON;TORCH" "" "SOURCES;APART;DEPS" ${ARGN})
   framejit_any_needs_python(python ${ROOM_DEPS})
   if(ROOM_PYTHON OR ROOM_TORCH OR python)
     set(python TRUE)
@@ -41,11 +43,13 @@ function(framejit_room name)
     return()
   endif()
 
-  add_library(framejit_${name} STATIC ${ROOM_SOURCES})
+  if(python)
+    framejit_together(${name} ROOM_SOURCES)
+  endif()
+  add_library(framejit_${name} STATIC ${ROOM_SOURCES} ${ROOM_APART})
   target_link_libraries(framejit_${name} PUBLIC framejit_flags)
   if(python)
     target_link_libraries(framejit_${name} PUBLIC framejit_python)
-    set_target_properties(framejit_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   elseif(NOT FRAMEJIT_PYTHON)
     framejit_share_room(${name} ${ROOM_DEPS})
   endif()
@@ -55,6 +59,27 @@ function(framejit_room name)
   foreach(dep ${ROOM_DEPS})
     framejit_link_room(framejit_${name} ${dep} "${ROOM_TORCH}")
   endforeach()
+endfunction()
+
+# Replaces the C++ files of a list by files that include eight of them each.
+function(framejit_together name list)
+  set(sources ${${list}})
+  list(FILTER sources INCLUDE REGEX "[.]cpp$")
+  set(rest ${${list}})
+  list(FILTER rest EXCLUDE REGEX "[.]cpp$")
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(batch 0)
+  while(sources)
+    list(SUBLIST sources 0 8 files)
+    list(REMOVE_ITEM sources ${files})
+    list(TRANSFORM files REPLACE "(.+)" "#include \"${folder}/\\1\"\n")
+    list(JOIN files "" together)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/together/${name}_${batch}.cpp)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${together}" @ONLY)
+    list(APPEND rest ${file})
+    math(EXPR batch "${batch} + 1")
+  endwhile()
+  set(${list} ${rest} PARENT_SCOPE)
 endfunction()
 
 function(framejit_link_room target dep for_torch)

@@ -63,18 +63,18 @@ def test_failed_command_shows_the_end_of_its_log(monkeypatch, tmp_path):
 def test_clang_tidy_reads_each_source_alone_and_without_precompiled_headers(monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "ROOT", str(tmp_path))
     build = tmp_path / "build" / "cell"
-    together = build / "Unity" / "unity_0_cxx.cxx"
+    together = build / "room" / "together" / "room_0.cpp"
     together.parent.mkdir(parents=True)
-    together.write_text('/* generated */\n\n#include "%s/a.cpp"\n\n#include "%s/b.cpp"\n' % (tmp_path, tmp_path))
+    together.write_text('#include "room/a.cpp"\n#include "room/b.cpp"\n')
     command = "c++ -Wall -Winvalid-pch -include %s/room/cmake_pch.hxx -o a.o -c %%s" % build
     files = [str(together), str(tmp_path / "c.cpp")]
     entries = [{"directory": str(build), "file": file, "command": command % file} for file in files]
     (build / "compile_commands.json").write_text(json.dumps(entries))
     commands = linting.compile_commands([str(build)])
-    assert list(commands) == ["a.cpp", "b.cpp", "c.cpp"]
-    with open(commands["a.cpp"] + "/compile_commands.json") as f:
+    assert list(commands) == ["room/a.cpp", "room/b.cpp", "c.cpp"]
+    with open(commands["room/a.cpp"] + "/compile_commands.json") as f:
         found = [entry["command"] for entry in json.load(f)]
-    assert found == ["c++ -Wall -o a.o -c %s/%s" % (tmp_path, name) for name in ("a.cpp", "b.cpp", "c.cpp")]
+    assert found == ["c++ -Wall -o a.o -c %s/%s" % (tmp_path, name) for name in commands]
 
 
 def test_matrix_runs_kernel_tests_with_the_oldest_and_the_newest_torch():

@@ -23,7 +23,7 @@ TREE_LINTS = (layering, version_macros, limits, unnamed)
 CHANGED_SINCE = "FRAMEJIT_CHANGED_SINCE"  # a git revision; clang-tidy looks at the files changed after it
 TIDY_AT_MOST = "FRAMEJIT_TIDY_AT_MOST"  # how many of them, those changed last; about eight seconds each
 
-TOGETHER = re.compile(r"/Unity/unity_\d+_\w+\.c\w*$")
+TOGETHER = re.compile(r"/together/\w+\.cpp$")
 INCLUDED = re.compile(r'^#include "([^"]+)"$', re.MULTILINE)
 PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S+/cmake_pch\.hxx")
 
@@ -111,7 +111,7 @@ def each_by_itself(entry):
         return [entry]
     command = entry["command"]
     return [
-        dict(entry, file=file, command=command.replace(entry["file"], file))
+        dict(entry, file=steps.path(file), command=command.replace(entry["file"], steps.path(file)))
         for file in INCLUDED.findall(steps.read(entry["file"]))
     ]
 
