@@ -1,5 +1,6 @@
 """A frame that something keeps past its end, such as the traceback of an exception that was stored, keeps its variables."""
 
+import dis
 import gc
 import sys
 import weakref
@@ -187,6 +188,32 @@ def test_reason_is_told():
     with counts.counting() as counted:
         framejit.to_static(keeps_none)(x3())
     assert "HeldFrame" not in counted.break_reasons, counted.break_reasons
+
+
+@framejit.not_to_static
+def text_of_kept_code():
+    return dis.Bytecode(KEPT[0].__traceback__.tb_frame.f_code).dis()
+
+
+def looks_at_its_code(x):
+    y = x.sin()
+    try:
+        int("none")
+    except ValueError as error:
+        KEPT.append(error)
+    seen = text_of_kept_code()
+    y = y.cos()
+    return y.tan(), seen == text_of_kept_code()
+
+
+@pytest.mark.runs_once("a shadowed call is made twice, and both keep an exception")
+def test_the_code_of_a_kept_frame_stays_the_same():
+    compiled = framejit.to_static(looks_at_its_code)
+    for function in (looks_at_its_code, compiled, compiled, compiled):
+        KEPT.clear()
+        y, same = function(x3())
+        assert torch.equal(y, x3().sin().cos().tan()) and same
+    assert framejit.stats()["hits"]
 
 
 def test_variables_of_a_kept_frame_can_be_read():
