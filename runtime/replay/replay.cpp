@@ -47,12 +47,20 @@ PyObject* Replay::part(const Recipe& recipe, uint32_t i) { return make(recipes_.
 
 // Borrowed from values_. What can contain itself comes back empty, to be filled later.
 PyObject* Replay::make(RecipeId id) {
-  PyObject*& slot = values_[id.index()];
-  if (slot) return slot;
-  const Recipe& recipe = recipes_.at(id);
-  Ref value = make_new(id, recipe);
-  if (value) values_[id.index()] = value.release();
-  return values_[id.index()];
+  if (PyObject* made = values_[id.index()]) return made;
+  Ref value = make_new(id, recipes_.at(id));
+  if (!value) return nullptr;
+  // It may contain itself: what was filled for it has made it then, and has it.
+  PyObject*& made = values_[id.index()];
+  if (!made) made = value.release();
+  return made;
+}
+
+// Fills what is pending before a value is made that needs it whole. Sets `made` if that has made the value itself.
+bool Replay::fill_pending_for(RecipeId id, Ref* made) {
+  const bool filled = fill_pending();
+  if (filled) *made = Ref::borrow(values_[id.index()]);
+  return filled;
 }
 
 static Ref advance(Ref iterator, uint32_t count) {
@@ -86,8 +94,10 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
       return args ? new_instance(reinterpret_cast<PyTypeObject*>(plan_.pool().at(recipe.object)), args.get()) : nullptr;
     }
     case RecipeKind::kFrozenSet: {
+      Ref made;
       Ref items = make_tuple(recipe);
-      return items && fill_pending() ? Ref::steal(PyFrozenSet_New(items.get())) : nullptr;
+      if (!items || !fill_pending_for(id, &made) || made) return made;
+      return Ref::steal(PyFrozenSet_New(items.get()));
     }
     case RecipeKind::kSetCopy:
       return make_set_copy(recipe);
@@ -100,15 +110,18 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
     case RecipeKind::kFunction:
       return make_function(recipe);
     case RecipeKind::kCall:
-      return make_call(recipe);
+      return make_call(id, recipe);
     case RecipeKind::kSetState: {
-      if (!make_parts(recipe, 0, 2) || !fill_pending()) return nullptr;
+      Ref made;
+      if (!make_parts(recipe, 0, 2) || !fill_pending_for(id, &made) || made) return made;
       Ref done = Ref::steal(PyObject_CallMethod(part(recipe, 0), "__setstate__", "O", part(recipe, 1)));
       return done ? Ref::borrow(part(recipe, 0)) : nullptr;
     }
-    case RecipeKind::kAdvance:
-      if (!make_parts(recipe, 0, 1) || !fill_pending()) return nullptr;
+    case RecipeKind::kAdvance: {
+      Ref made;
+      if (!make_parts(recipe, 0, 1) || !fill_pending_for(id, &made) || made) return made;
       return advance(Ref::borrow(part(recipe, 0)), recipe.index);
+    }
     case RecipeKind::kList:
       shell = Ref::steal(PyList_New(0));
       break;
@@ -159,9 +172,10 @@ Ref Replay::make_set_copy(const Recipe& recipe) {
   return set;
 }
 
-Ref Replay::make_call(const Recipe& recipe) {
+Ref Replay::make_call(RecipeId id, const Recipe& recipe) {
+  Ref made;
   Ref args = make_tuple(recipe, 1);
-  if (!args || !part(recipe, 0) || !fill_pending()) return nullptr;
+  if (!args || !part(recipe, 0) || !fill_pending_for(id, &made) || made) return made;
   return Ref::steal(PyObject_Call(part(recipe, 0), args.get(), nullptr));
 }
 

@@ -60,9 +60,10 @@ class Replay {
   Ref make_new(graph::RecipeId id, const graph::Recipe& recipe);
   Ref make_tuple(const graph::Recipe& recipe, uint32_t first = 0);
   Ref make_function(const graph::Recipe& recipe);
-  Ref make_call(const graph::Recipe& recipe);
+  Ref make_call(graph::RecipeId id, const graph::Recipe& recipe);
   Ref make_set_copy(const graph::Recipe& recipe);
   bool fill_pending();
+  bool fill_pending_for(graph::RecipeId id, Ref* made);
   bool fill(graph::RecipeId id);
   bool fill_list(PyObject* list, const graph::Recipe& recipe, uint32_t count);
   bool fill_mapping(PyObject* dict, const graph::Recipe& recipe, uint32_t count);

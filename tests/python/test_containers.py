@@ -1,6 +1,7 @@
 """Lists, dicts, sets, tuples, deques: made inside, taken from outside, mutated, compared, iterated."""
 
 import collections
+import functools
 import itertools
 import sys
 
@@ -317,6 +318,59 @@ def test_container_holding_itself():
         return items
 
     check(f)
+
+
+class Link:
+    to = None
+
+
+def put_in(make):
+    """A link within what `make` makes of it, which it leads back to."""
+    link = Link()
+    link.to = make(link)
+    return link
+
+
+HOLDERS = {
+    "frozenset": lambda link: frozenset([link]),
+    "frozenset in a tuple": lambda link: (link, frozenset([link, 1])),
+    "tuple in a frozenset": lambda link: frozenset([(link,), 2]),
+    "frozenset in a frozenset": lambda link: frozenset([frozenset([link])]),
+    "key": lambda link: {frozenset([link]): link},
+    "set": lambda link: {link},
+    "items of a dictionary": lambda link: {link: (link,)},
+    "method": lambda link: (frozenset([link]), link.__init__),
+    "generator of a set": lambda link: itertools.chain([1], frozenset([link])),
+    "partial": lambda link: functools.partial(len, frozenset([link])),
+}
+
+
+def links_of(holder):
+    """Those that `holder` leads to, each once."""
+    if isinstance(holder, Link):
+        return [holder]
+    if isinstance(holder, functools.partial):
+        return links_of(holder.args)
+    if isinstance(holder, dict):
+        return links_of(list(holder.items()))
+    return [link for part in holder for link in links_of(part)] if hasattr(holder, "__iter__") else []
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+@pytest.mark.parametrize("first", [True, False], ids=["holder first", "link first"])
+def test_holder_that_its_item_leads_back_to(name, first):
+    def f(x):
+        link = put_in(HOLDERS[name])
+        return (x + 1, link.to, link) if first else (x + 1, link, link.to)
+
+    compiled = framejit.to_static(f)
+    for _ in range(3):
+        result = compiled(torch.ones(2))
+        holder, link = result[1:] if first else result[:0:-1]
+        assert link.to is holder
+        links = links_of(holder)
+        assert links and all(each is link for each in links)
+    assert framejit.stats()["captures"]
 
 
 def test_same_list_returned_twice():
