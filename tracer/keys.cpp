@@ -55,21 +55,32 @@ bool Simulator::rely_on_stored_items(PyObject* tuple) {
 }
 
 bool Simulator::rely_on_key(PyObject* key) {
+  SeenSets seen;
+  return rely_on_key(key, seen);
+}
+
+bool Simulator::rely_on_keys(PyObject* container) {
+  SeenSets seen;
+  return rely_on_keys(container, seen);
+}
+
+bool Simulator::rely_on_key(PyObject* key, SeenSets& seen) {
   if (PyTuple_Check(key) && is_outside_opaque(key) && rely_on_stored_items(key)) return false;
   world_.rely_on_hashed_value(key);
-  if (PyTuple_Check(key) || PyFrozenSet_Check(key)) return rely_on_keys(key);
+  if (PyFrozenSet_Check(key) && !seen.insert(key).second) return false;
+  if (PyTuple_Check(key) || PyFrozenSet_Check(key)) return rely_on_keys(key, seen);
   const Outside* outside = world_.find(key);
   if (!outside || (outside->kind != OutsideKind::kOpaque && outside->kind != OutsideKind::kTensor)) return false;
   keys_.insert(key);
   return true;
 }
 
-bool Simulator::rely_on_keys(PyObject* container) {
+bool Simulator::rely_on_keys(PyObject* container, SeenSets& seen) {
   if (is_outside_opaque(container)) return false;
   bool found = false;
   if (PyDict_Check(container)) {
     PyObject *key, *value;
-    for (Py_ssize_t pos = 0; PyDict_Next(container, &pos, &key, &value);) found |= rely_on_key(key);
+    for (Py_ssize_t pos = 0; PyDict_Next(container, &pos, &key, &value);) found |= rely_on_key(key, seen);
     return found;
   }
   const bool has_items = PyTuple_Check(container) || PyList_Check(container) || PyAnySet_Check(container);
@@ -83,7 +94,7 @@ bool Simulator::rely_on_keys(PyObject* container) {
   while (iterator) {
     Ref item = Ref::steal(PyIter_Next(iterator.get()));
     if (!item) break;
-    found |= rely_on_key(item.get());
+    found |= rely_on_key(item.get(), seen);
   }
   if (PyErr_Occurred()) raise();
   return found;

@@ -344,6 +344,10 @@ class Simulator {
   bool rely_on_key(PyObject* key);
   // The keys of a container, or the items of what a container is made of.
   bool rely_on_keys(PyObject* container);
+  // `seen`: frozen sets that were gone through. Sets within sets share their parts, and hash once.
+  using SeenSets = std::unordered_set<PyObject*>;
+  bool rely_on_key(PyObject* key, SeenSets& seen);
+  bool rely_on_keys(PyObject* container, SeenSets& seen);
   void rely_on_made_keys(PyObject* obj);
   // Where one is looked up, if it is a container of keys.
   void rely_on_lookup(PyObject* container, PyObject* key);

@@ -214,3 +214,21 @@ def test_as_many_keys_as_there_are():
     tensors[299] = tensors[7]
     assert compiled(tensors)[0] == 299
     assert framejit.stats()["breaks"] == 0 and framejit.stats()["captures"] == 2
+
+
+@pytest.mark.parametrize("use", [lambda s: {s: 1}[s], lambda s: len({s, s}), lambda s: s in {s}, lambda s: len(set([s]) | {s})])
+def test_sets_within_sets_are_gone_through_once_each(use):
+    """Each number is the set of those before it (von Neumann): as a tree, the 64th has 2 to the 63rd parts."""
+
+    def f(x):
+        numbers = [frozenset()]
+        for _ in range(64):
+            numbers.append(frozenset(numbers))
+        return x + use(numbers[-1]), len(numbers[-1])
+
+    compiled = framejit.to_static(f)
+    x = torch.ones(2)
+    for _ in range(3):
+        result, size = compiled(x)
+        assert torch.equal(result, f(x)[0]) and size == 64
+    assert framejit.stats()["breaks"] == 0 and framejit.stats()["hits"]
