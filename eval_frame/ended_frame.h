@@ -11,6 +11,8 @@ extern "C" {
 int framejit_frame_has_ended(PyObject* frame);
 // The frame that called it, if this one holds it. Borrowed, or NULL.
 PyObject* framejit_frame_back(PyObject* frame);
+// Another one in the place of that.
+void framejit_frame_set_back(PyObject* frame, PyObject* back);
 // What is left in it. The view's stack, function and blocks mean nothing.
 void framejit_frame_view(PyObject* frame, FramejitFrameView* view);
 // Makes it one of `code`, which has the same slots in localsplus, that ended at byte offset `lasti`.

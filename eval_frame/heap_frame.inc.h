@@ -46,6 +46,12 @@ PyObject* framejit_frame_argument(const FramejitFrameView* view, int index) {
 
 int framejit_frame_has_ended(PyObject* object) { return !frame_is_executing((Frame*)object); }
 PyObject* framejit_frame_back(PyObject* object) { return (PyObject*)((Frame*)object)->f_back; }
+void framejit_frame_set_back(PyObject* object, PyObject* back) {
+  PyFrameObject* was = ((Frame*)object)->f_back;
+  Py_INCREF(back);
+  ((Frame*)object)->f_back = (Frame*)back;
+  Py_XDECREF(was);
+}
 void framejit_frame_view(PyObject* object, FramejitFrameView* view) { fill_view((Frame*)object, view); }
 void framejit_frame_become(PyObject* object, PyCodeObject* code, int lasti) {
   Frame* frame = (Frame*)object;

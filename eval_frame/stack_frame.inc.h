@@ -34,6 +34,12 @@ int framejit_frame_has_ended(PyObject* object) {
   return ((PyFrameObject*)object)->f_frame->owner == FRAME_OWNED_BY_FRAME_OBJECT;
 }
 PyObject* framejit_frame_back(PyObject* object) { return (PyObject*)((PyFrameObject*)object)->f_back; }
+void framejit_frame_set_back(PyObject* object, PyObject* back) {
+  PyFrameObject* was = ((PyFrameObject*)object)->f_back;
+  Py_INCREF(back);
+  ((PyFrameObject*)object)->f_back = (PyFrameObject*)back;
+  Py_XDECREF(was);
+}
 void framejit_frame_view(PyObject* object, FramejitFrameView* view) {
   fill_view(((PyFrameObject*)object)->f_frame, view);
 }

@@ -11,7 +11,7 @@ namespace framejit {
 namespace {
 
 struct Introspection {
-  const char* name;  // of a function, as the code reads it
+  const char* name;  // of a function or an attribute, as the code reads it
   const char* full_name;
   StopReason reason;
   bool of_collector = false;
@@ -20,6 +20,7 @@ struct Introspection {
 constexpr std::array kIntrospections = {
     Introspection{"_getframe", "sys._getframe", StopReason::kOwnFrame},
     Introspection{"currentframe", "inspect.currentframe", StopReason::kOwnFrame},
+    Introspection{"tb_frame", "a traceback's tb_frame", StopReason::kOwnFrame},
     Introspection{"getrefcount", "sys.getrefcount", StopReason::kObjectCounts},
     Introspection{"getsizeof", "sys.getsizeof", StopReason::kObjectCounts},
     Introspection{"getweakrefcount", "weakref.getweakrefcount", StopReason::kObjectCounts},
@@ -29,7 +30,7 @@ constexpr std::array kIntrospections = {
 };
 constexpr std::array kReadersOfLocals = {"locals", "vars", "eval", "exec", "dir", "breakpoint", "super"};
 
-// Of the function of that name; null: none. The interpreter interns the names of a code object.
+// Of the function or attribute of that name; null: none. The interpreter interns the names of a code object.
 const Introspection* introspection_by(PyObject* name) {
   static const auto names = [] {
     std::array<PyObject*, kIntrospections.size()> made{};

@@ -39,9 +39,10 @@ struct Transfer {
   std::vector<std::pair<uint32_t, Ref>> locals;  // what resume_slot() writes
   Continuation rest;
   std::shared_ptr<CodeCache> cache;
-  uint32_t exit = 0;        // where resume code goes on
-  Ref left_frame;           // that it goes on for, if tracebacks may name it
-  bool wants_hook = false;  // what runs there may reach Python frames
+  uint32_t exit = 0;         // where resume code goes on
+  Ref left_frame;            // that it goes on for, if tracebacks may name it
+  std::vector<Ref> holders;  // of that frame, where this does not carry all: see all_holders() in tracebacks.h
+  bool wants_hook = false;   // what runs there may reach Python frames
 };
 
 // One activation of a twin or of resume code. Its end drops what an exception left behind, and takes the hook out.

@@ -52,6 +52,15 @@ class Mover {
  public:
   explicit Mover(PyObject* from) : from_(from) {}
 
+  // As all_holders gives them.
+  void move_all(const std::vector<Ref>& holders) {
+    for (const Ref& holder : holders)
+      if (PyTraceBack_Check(holder.get()))
+        move(reinterpret_cast<PyTracebackObject*>(holder.get()));
+      else
+        framejit_frame_set_back(holder.get(), reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  }
+
   void visit(PyObject* value) {
     if (PyTraceBack_Check(value)) return visit_traceback(value);
     if (!PyExceptionInstance_Check(value) && !is_container(value)) return;
@@ -258,9 +267,37 @@ FrameHolder frame_holder(const FrameView& view, int depth) {
   return finder.found_all(true) && finder.are_only_places() ? FrameHolder::kOwnExceptions : FrameHolder::kOthers;
 }
 
+namespace {
+
+// The entries of tracebacks that name the frame, wherever they are, and the frames that it has called, which have
+// ended. Slow: looks at all objects of the process.
+std::vector<Ref> holders_of(PyObject* frame) {
+  std::vector<Ref> holders;
+  const Ref gc = Ref::steal(PyImport_ImportModule("gc"));
+  const Ref found = Ref::steal(gc ? PyObject_CallMethod(gc.get(), "get_referrers", "O", frame) : nullptr);
+  if (!found) PyErr_Clear();
+  for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(found.get()); ++i) {
+    PyObject* referrer = PyList_GET_ITEM(found.get(), i);
+    const bool called =
+        PyFrame_Check(referrer) && framejit_frame_has_ended(referrer) && framejit_frame_back(referrer) == frame;
+    if (PyTraceBack_Check(referrer) || called) holders.push_back(Ref::borrow(referrer));
+  }
+  return holders;
+}
+
+}  // namespace
+
+std::optional<std::vector<Ref>> all_holders(const FrameView& view) {
+  PyObject* frame = framejit_frame_object(&view);
+  std::vector<Ref> holders = holders_of(frame);
+  if (Py_REFCNT(frame) != static_cast<Py_ssize_t>(1 + holders.size())) return std::nullopt;
+  return holders;
+}
+
 void move_tracebacks(const Transfer& transfer) {
   if (!transfer.left_frame) return;
   Mover mover(transfer.left_frame.get());
+  mover.move_all(transfer.holders);
   for_each_carried(transfer, [&](PyObject* value) { mover.visit(value); });
 }
 

@@ -99,9 +99,13 @@ class SiteCall {
            (entry_->returns() || bytecode::InstrIndex(entry_->capture().frames[0].instruction) == segment_.at());
   }
 
-  // Whether another frame can go on in its place: nobody else may look at this one, which would show other code then.
-  bool can_leave_frame(FrameHolder holder) const {
-    return holder != FrameHolder::kOthers && !(kept_ && entry_->keeps_exceptions());
+  // Whether another frame can go on in its place.
+  bool can_leave_frame(FrameHolder holder) {
+    const bool others = holder == FrameHolder::kOthers || (kept_ && entry_->keeps_exceptions());
+    if (!others) return true;
+    std::optional<std::vector<Ref>> holders = all_holders(view_);
+    if (holders) holders_ = std::move(*holders);
+    return holders.has_value();
   }
 
   // Whoever keeps the frame keeps its variables.
@@ -161,6 +165,7 @@ class SiteCall {
     if (entry_->exit >= exit_count_) {
       transfer.slots = std::move(stack);
       carry_untouched_locals(transfer.locals);
+      transfer.holders = std::move(holders_);
       if (kept_) transfer.left_frame = Ref::borrow(framejit_frame_object(&view_));
       empty_locals();
       transfer.cache = cache_;
@@ -209,7 +214,8 @@ class SiteCall {
   Segment& segment_;
   const FrameView& view_;
   size_t exit_count_;
-  bool kept_ = false;  // the frame
+  bool kept_ = false;         // the frame
+  std::vector<Ref> holders_;  // of the frame
   std::shared_ptr<CompiledEntry> entry_;
   std::unique_ptr<Replay> replay_;
 };
