@@ -11,7 +11,7 @@ namespace framejit {
 namespace {
 
 struct Introspection {
-  const char* name;  // of a function or an attribute, as the code reads it
+  const char* name;  // of a function, as the code reads it
   const char* full_name;
   StopReason reason;
   bool of_collector = false;
@@ -20,7 +20,6 @@ struct Introspection {
 constexpr std::array kIntrospections = {
     Introspection{"_getframe", "sys._getframe", StopReason::kOwnFrame},
     Introspection{"currentframe", "inspect.currentframe", StopReason::kOwnFrame},
-    Introspection{"tb_frame", "a traceback's tb_frame", StopReason::kOwnFrame},
     Introspection{"getrefcount", "sys.getrefcount", StopReason::kObjectCounts},
     Introspection{"getsizeof", "sys.getsizeof", StopReason::kObjectCounts},
     Introspection{"getweakrefcount", "weakref.getweakrefcount", StopReason::kObjectCounts},
@@ -30,7 +29,7 @@ constexpr std::array kIntrospections = {
 };
 constexpr std::array kReadersOfLocals = {"locals", "vars", "eval", "exec", "dir", "breakpoint", "super"};
 
-// Of the function or attribute of that name; null: none. The interpreter interns the names of a code object.
+// Of the function of that name; null: none. The interpreter interns the names of a code object.
 const Introspection* introspection_by(PyObject* name) {
   static const auto names = [] {
     std::array<PyObject*, kIntrospections.size()> made{};
@@ -71,6 +70,13 @@ bool walks_the_collectors_objects(const bytecode::DecodedCode& code) {
     const Introspection* row = introspection_by(PyTuple_GET_ITEM(code.names.get(), i));
     if (row && row->of_collector) return true;
   }
+  return false;
+}
+
+bool looks_at_traced_frames(const bytecode::DecodedCode& code) {
+  static PyObject* const name = interned("tb_frame");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code.names.get()); ++i)
+    if (PyTuple_GET_ITEM(code.names.get(), i) == name) return true;
   return false;
 }
 

@@ -17,6 +17,9 @@ bool sees_locals(const bytecode::DecodedCode& code);
 // was captured.
 std::optional<TraceStop> why_not_capturable(const bytecode::DecodedCode& code, bytecode::InstrIndex at, bool at_start);
 
+// Code may find its own frame in a traceback and look at its code, which changes where another frame goes on.
+bool looks_at_traced_frames(const bytecode::DecodedCode& code);
+
 // Such code finds the objects of captures made while it runs, by any callee.
 bool walks_the_collectors_objects(const bytecode::DecodedCode& code);
 

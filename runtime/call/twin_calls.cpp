@@ -9,6 +9,7 @@
 #include "runtime/call/thread_state.h"
 #include "runtime/call/tracebacks.h"
 #include "runtime/report/log.h"
+#include "tracer/introspection.h"
 
 namespace framejit::runtime {
 namespace {
@@ -103,6 +104,7 @@ class SiteCall {
   bool can_leave_frame(FrameHolder holder) {
     const bool others = holder == FrameHolder::kOthers || (kept_ && entry_->keeps_exceptions());
     if (!others) return true;
+    if (looks_at_traced_frames(cache_->decoded())) return false;
     std::optional<std::vector<Ref>> holders = all_holders(view_);
     if (holders) holders_ = std::move(*holders);
     return holders.has_value();
