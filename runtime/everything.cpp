@@ -13,7 +13,7 @@ class NoTensors final : public TensorRuntime {
   bool is_tensor(PyObject*) override { return false; }
   bool is_fake(PyObject*) override { return false; }
   const char* why_not_capturable(PyObject*) override { return "there is no tensor library"; }
-  void begin(graph::Capture*, graph::NodeId) override {}
+  void begin(graph::Capture*, const RefusedNode&) override {}
   void end() override {}
   Ref make_input(PyObject*, graph::SourceId) override { return nullptr; }
   graph::TensorFacts facts(PyObject*) override { return {}; }
@@ -25,7 +25,7 @@ class NoTensors final : public TensorRuntime {
   bool end_body(const std::vector<PyObject*>&, std::string*) override { return false; }
   std::vector<Ref> record_cond(PyObject*, std::string*) override { return {}; }
   std::vector<Ref> record_while_loop(const std::vector<PyObject*>&, std::string*) override { return {}; }
-  bool finish(const std::vector<PyObject*>& outputs, std::string*, graph::NodeId*) override { return outputs.empty(); }
+  bool finish(const std::vector<PyObject*>& outputs, std::string*, RefusedNode*) override { return outputs.empty(); }
   std::unique_ptr<Executable> compile(graph::Capture&, PyObject*, std::string* why_not) override {
     *why_not = "there is no tensor library";
     return nullptr;

@@ -346,10 +346,10 @@ void RecipeBuilder::finish_graph() {
   world_.guard_existence();
   sim_.require_unobserved_operators();
   std::string why_not;
-  graph::NodeId refused;
+  RefusedNode refused;
   if (sim_.services().host.finish(outputs_, &why_not, &refused)) return add_apart_guards();
   if (PyErr_Occurred()) PyErr_Clear();
-  throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}, refused};
+  throw StopTrace{TraceStop{StopReason::kUnsupportedTensor, why_not, sim_.location_text()}, {}, std::move(refused)};
 }
 
 void RecipeBuilder::finish_return(SymValue value, const SimFrame* kept) {

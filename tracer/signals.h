@@ -28,7 +28,7 @@ struct PythonRaised {
 struct StopTrace {
   TraceStop stop;
   BreakPoint point;
-  graph::NodeId refused = {};             // the next pass stops where this node would be recorded
+  RefusedNode refused = {};
   std::string import = {};                // a module of torch's own, which is imported before the next pass
   std::optional<size_t> stack_slot = {};  // what stands there at the start is set aside in the next pass
 };

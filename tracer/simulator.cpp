@@ -60,11 +60,11 @@ PyObject* interned(const char* text) {
 }
 
 Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
-                     graph::NodeId refused, const StopsOfStack& aside)
+                     RefusedNode refused, const StopsOfStack& aside)
     : start_(start),
       services_(services),
       until_(std::move(until)),
-      refused_(refused),
+      refused_(std::move(refused)),
       aside_(aside),
       capture_(std::make_unique<graph::Capture>()),
       world_(*capture_, services.pool, services.host, services.changing, services.number_inputs,
@@ -485,7 +485,7 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
                                                                    const TracerServices& services) {
   initialise_callables();
   std::optional<StopTrace> until;
-  graph::NodeId refused;
+  RefusedNode refused;
   TraceStop last;  // of the passes so far
   // What a pass relied on to come to its stop: another value there might not stop, so the entry must not serve it.
   std::vector<std::unique_ptr<graph::Capture>> stopped_passes;
@@ -518,8 +518,8 @@ Result<std::unique_ptr<graph::Capture>, TraceStop> capture_segment(const Segment
       }
       stopped_passes.push_back(pass.take_capture());
       last = stopped.stop;
-      if (stopped.refused.valid() && (!refused.valid() || stopped.refused < refused)) {
-        refused = stopped.refused;
+      if (stopped.refused.id.valid() && (!refused.id.valid() || stopped.refused.id < refused.id)) {
+        refused = std::move(stopped.refused);
         until.reset();
         continue;
       }

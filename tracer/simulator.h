@@ -32,7 +32,7 @@ class Simulator {
   // `until`: the break point that an earlier, identical run found; the capture ends there. `refused`: the node at which
   // it stops, see TensorHost::begin. `aside`: what of the frame's stack is set aside.
   Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
-            graph::NodeId refused, const StopsOfStack& aside);
+            RefusedNode refused, const StopsOfStack& aside);
   ~Simulator();
 
   // Runs the segment to its return or to `until`. Throws StopTrace.
@@ -460,7 +460,7 @@ class Simulator {
   SegmentStart start_;
   const TracerServices& services_;
   std::optional<StopTrace> until_;
-  graph::NodeId refused_;
+  const RefusedNode refused_;
   const StopsOfStack& aside_;
   std::unique_ptr<graph::Capture> capture_;
   World world_;

@@ -10,6 +10,7 @@
 #include "base/py_ref.h"
 #include "graph/capture.h"
 #include "graph/number.h"
+#include "tracer/trace_stop.h"
 
 namespace framejit {
 
@@ -56,8 +57,8 @@ class TensorHost {
   virtual const char* why_not_now() { return nullptr; }
 
   // Starts recording into `capture` on this thread; remembers the thread's global state (grad mode, autocast, ...).
-  // `refused`: the trace stops where this node would be recorded. Invalid: nowhere.
-  virtual void begin(graph::Capture* capture, graph::NodeId refused) = 0;
+  // `refused`: the trace stops there.
+  virtual void begin(graph::Capture* capture, const RefusedNode& refused) = 0;
   // Leaves recording and puts the global state back as it was at begin(). Called exactly once after begin().
   virtual void end() = 0;
 
@@ -141,8 +142,8 @@ class TensorHost {
   virtual graph::ValueId value_of(PyObject* fake) = 0;
   // Ends the graph: these fakes are its outputs, in this order. Records the backward if any of them needs one.
   // False: with the reason a graph with these outputs cannot be run as eager would, and with the node without which it
-  // could be; if that is not known, it stays invalid.
-  virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) = 0;
+  // could be, if that is known.
+  virtual bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, RefusedNode* refused) = 0;
   // Whether the graph that finish() ended has outputs with a history.
   virtual bool has_history() { return false; }
 };

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bytecode/decoded_code.h"
+#include "graph/ids.h"
 
 namespace framejit {
 
@@ -29,6 +30,12 @@ struct TraceStop {
   StopReason reason = StopReason::kUnsupportedValue;
   std::string detail;
   std::string location;  // as stop_location
+};
+
+// A node without which a graph could be run as eager would run it: the next pass stops where it would be recorded.
+struct RefusedNode {
+  graph::NodeId id;      // invalid: there is none
+  std::string why = {};  // empty: its gradient cannot be recorded
 };
 
 // file:line

@@ -139,7 +139,7 @@ bool record_into(runtime::TensorRuntime& host, Program& program, PyObject* funct
   program.output_count = outputs.size();
   start = std::chrono::steady_clock::now();
   std::string why_not;
-  graph::NodeId refused;
+  RefusedNode refused;
   if (!host.finish(outputs, &why_not, &refused)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, why_not.c_str());
     return false;

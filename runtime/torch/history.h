@@ -1,6 +1,7 @@
 // Walks over the graph that autograd keeps of tensors.
 #pragma once
 
+#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -9,14 +10,17 @@
 
 namespace framejit::torchlib {
 
-// Each node that a backward of these goes over, once; nothing behind `end`.
+// Each node that a backward of these goes over, once; nothing behind `end`. LibTorch makes the node of a leaf when it
+// is asked for, and lets it go with the last that holds it: those of the roots are held here.
 template <class F>
 void for_each_node(const std::vector<at::Tensor>& roots, F&& visit, const torch::autograd::Node* end = nullptr) {
   using torch::autograd::Node;
   std::unordered_set<const Node*> seen;
   std::vector<Node*> pending;
+  torch::autograd::edge_list begin;
   for (const at::Tensor& root : roots)
-    if (root.requires_grad()) pending.push_back(torch::autograd::impl::gradient_edge(root).function.get());
+    if (root.requires_grad()) begin.push_back(torch::autograd::impl::gradient_edge(root));
+  for (const auto& edge : begin) pending.push_back(edge.function.get());
   while (!pending.empty()) {
     Node* node = pending.back();
     pending.pop_back();

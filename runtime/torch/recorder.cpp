@@ -314,6 +314,7 @@ graph::NodeId Recorder::node_of_sequence(uint64_t sequence, size_t node_count) c
 
 ValueId Recorder::add_node(const OpEntry& op) {
   if (refuses_next()) {
+    if (!why_refused_.empty()) stop_trace("UnsupportedTensor", why_refused_);
     if (in_function_)
       stop_trace("UnsupportedTensor",
                  "a torch.autograd.Function where gradients are recorded: it gives a view, or its "
@@ -412,6 +413,7 @@ void Recorder::lift(Stack& stack, size_t base) {
   results_.clear();
   ResultMeta& result = results_.add();
   result.meta = meta_of(*real.unsafeGetTensorImpl());
+  if (refuses_next()) stop_trace("UnsupportedTensor", why_refused_);
   static const graph::OpId lift_fresh =
       op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "")).id;
   const graph::Node& node = graph_->node(graph_->add_node(lift_fresh, {&operand, 1}, results_, location_));

@@ -79,8 +79,11 @@ class Recorder {
   // While this is set, detach() gives a fake of the same value and no node: how subclasses are wrapped.
   void set_quiet(bool quiet) { quiet_ = quiet; }
 
-  // The trace stops where this node would be recorded: its gradient cannot be.
-  void set_refused(graph::NodeId node) { refused_ = node; }
+  // The trace stops where this node would be recorded. `why`: as in RefusedNode.
+  void set_refused(graph::NodeId node, std::string why) {
+    refused_ = node;
+    why_refused_ = std::move(why);
+  }
   bool refuses_next() const { return refused_.valid() && graph_->node_count() == refused_.index(); }
   // While gradients are recorded: of which operation of autograd the recorder threw, if it did (its sequence number).
   std::optional<uint64_t> failed_sequence() const { return failed_sequence_; }
@@ -170,6 +173,7 @@ class Recorder {
   bool quiet_ = false;
   bool gives_numbers_ = false;
   graph::NodeId refused_;
+  std::string why_refused_;
   std::vector<uint64_t> sequences_;  // by node: the number that autograd gives to its next operation
   std::optional<uint64_t> failed_sequence_;
   Operations* operations_ = nullptr;

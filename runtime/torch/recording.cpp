@@ -1,6 +1,7 @@
 #include "runtime/torch/recording.h"
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -119,11 +120,17 @@ const char* why_not_inputs(const Recording& recording) {
 }
 
 // Whether a tensor made inside of the capture collects gradients of its own.
-bool has_inner_leaf(const Recording& recording) {
+bool has_inner_leaf(Recording& recording) {
   const auto outside = inputs_by_end(recording);
   bool found = false;
-  for_each_node(recording.root_fakes,
-                [&](const torch::autograd::Node& node) { found |= outside.count(&node) == 0 && is_accumulator(node); });
+  for_each_node(recording.root_fakes, [&](const torch::autograd::Node& node) {
+    if (outside.count(&node) != 0 || !is_accumulator(node)) return;
+    found = true;
+    const FakeImpl* leaf = fake_impl(static_cast<const torch::autograd::AccumulateGrad&>(node).variable);
+    if (!leaf || leaf->owner() != &recording.recorder) return;
+    const graph::NodeId made = recording.recorder.graph().value(leaf->value()).definition;
+    if (made.valid() && (!recording.inner_leaf.valid() || made < recording.inner_leaf)) recording.inner_leaf = made;
+  });
   return found;
 }
 

@@ -26,6 +26,7 @@ struct InputFake {
   graph::ValueId value;
   const void* grad_fn = nullptr;  // as it was at first; compared only
   bool requires_grad = false;
+  torch::autograd::Edge end = {};  // of gradients for it: the node of a leaf is there as long as something holds it
 };
 
 struct OutputSpec {
@@ -90,6 +91,8 @@ struct Recording {
   std::vector<FreedRoot> freed_roots;
   // The forward graph again: backwards are recorded at its end, and cut off into a BackwardGraph.
   std::optional<graph::Graph> joint;
+  // After finish_recording failed: the node that makes a tensor that collects gradients of its own, if that is why.
+  graph::NodeId inner_leaf;
   // After record_backward failed: the node of the forward whose gradient could not be recorded, if that is known.
   graph::NodeId unrecordable;
   uint32_t recomputed = 0;  // calls of checkpointed functions

@@ -242,6 +242,11 @@ void SecondForward::require_same_shape(const Operations& operations) const {
 variable_list SecondForward::differentiate(const NodePtr& node, const edge_list& below,
                                            const std::vector<at::Tensor>& inputs, const variable_list& gradients,
                                            const std::vector<bool>& wanted) const {
+  // The nodes in which these end are told by their addresses below: those of leaves are there while they are held.
+  edge_list held;
+  for (const variable_list* tensors : {&inputs, &gradients})
+    for (const at::Tensor& tensor : *tensors)
+      if (tensor.defined()) held.push_back(impl::gradient_edge(tensor));
   std::vector<at::Tensor> registers(plan_->register_count());
   run(inputs, below, registers);
   const Again again = is_whole() ? whole_again(registers.data(), inputs)

@@ -103,13 +103,13 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   const char* why_not_now() override { return why_not_under_global_state(); }
 
-  void begin(graph::Capture* capture, graph::NodeId refused) override {
+  void begin(graph::Capture* capture, const RefusedNode& refused) override {
     ThreadSessions& session = sessions();
     session.finished.reset();
     session.training.reset();
     session.recording = std::make_shared<Recording>(&capture->graph);
     session.recording->recorder.set_ambient_grad_mode(session.recording->state.grad_mode());
-    session.recording->recorder.set_refused(refused);
+    session.recording->recorder.set_refused(refused.id, refused.why);
     session.capture = capture;
     session.global_state = torchlib::global_state();
     session.device_contexts.clear();
@@ -285,9 +285,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
 
   graph::ValueId value_of(PyObject* fake) override { return fake_impl(unpack_tensor(fake))->value(); }
 
-  bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, graph::NodeId* refused) override {
+  bool finish(const std::vector<PyObject*>& outputs, std::string* why_not, RefusedNode* refused) override {
     ThreadSessions& session = sessions();
-    session.recording->recorder.set_refused({});
+    session.recording->recorder.set_refused({}, {});
     std::vector<at::Tensor> fakes;
     fakes.reserve(outputs.size());
     for (PyObject* output : outputs) fakes.push_back(unpack_tensor(output));
@@ -299,11 +299,13 @@ class TorchRuntime final : public runtime::TensorRuntime {
     });
     if (!ran) {
       take_error(why_not);
-      *refused = session.recording->unrecordable;
+      refused->id = session.recording->unrecordable;
       // Eager may be able to, with tensors that are saved in the second run alone.
-      if (!refused->valid()) *refused = session.recording->first_recomputed;
+      if (!refused->id.valid()) refused->id = session.recording->first_recomputed;
+    } else if (session.recording->inner_leaf.valid()) {
+      *refused = {session.recording->inner_leaf, *why_not};
     } else if (!finished) {
-      *refused = session.recording->functions.first_node();
+      refused->id = session.recording->functions.first_node();
     }
     session.recording->recorder.set_graph(&session.capture->graph);
     if (ran && finished) session.finished = session.recording;
