@@ -292,6 +292,7 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
 // What it refers to lives on: a graph ends before what a weak reference watches is let go of (finalizers.cpp).
 SymValue Simulator::referent(PyObject* reference) {
   if (is_in_backward()) refuse_in_body("a weak reference is asked");
+  require_referents_known();
   const Outside* outside = world_.find(reference);
   const Ref target = Ref::borrow(referent_of(outside->real.get()));
   return world_.wrap(target.get(), world_.sources().read(SourceKind::kReferent, outside->source));

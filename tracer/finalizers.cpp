@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "tracer/owned_objects.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -38,46 +39,9 @@ bool Simulator::has_finalizer(PyObject* obj) const {
     return false;
   if (Py_TYPE(obj)->tp_finalize || PyMemoryView_Check(obj)) return true;
   if (PyCode_Check(obj) && services_.has_data_of_others(obj)) return true;
-  const bool may_be_watched =
-      PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyFunction_Check(obj) && !PyModule_Check(obj);
+  const bool may_be_watched = PyType_SUPPORTS_WEAKREFS(Py_TYPE(obj)) && !PyType_Check(obj) && !PyModule_Check(obj);
   return may_be_watched && is_watched_by_program(obj);
 }
-
-namespace {
-
-// Looks for an object whose end can be seen among those that end with `root`: what nothing else refers to.
-class OwnedFinalizers {
- public:
-  explicit OwnedFinalizers(const Simulator& sim) : sim_(sim) {}
-
-  // Also true of more than can be looked through.
-  bool are_below(PyObject* root) {
-    left_ = kMostVisited;
-    visit_parts(root);
-    return found_ || left_ <= 0;
-  }
-
- private:
-  static constexpr int kMostVisited = 4096;
-
-  static int visit(PyObject* part, void* self) {
-    auto* search = static_cast<OwnedFinalizers*>(self);
-    if (Py_REFCNT(part) != 1 || PyType_Check(part) || search->sim_.is_tensor(part)) return 0;
-    if (search->sim_.has_finalizer(part)) search->found_ = true;
-    if (!search->found_) search->visit_parts(part);
-    return search->found_ || search->left_ <= 0;
-  }
-  void visit_parts(PyObject* obj) {
-    if (PyObject_IS_GC(obj) && Py_TYPE(obj)->tp_traverse && --left_ > 0)
-      Py_TYPE(obj)->tp_traverse(obj, &OwnedFinalizers::visit, this);
-  }
-
-  const Simulator& sim_;
-  int left_ = 0;
-  bool found_ = false;
-};
-
-}  // namespace
 
 void Simulator::watch_finalizers() {
   std::unordered_map<PyObject*, Py_ssize_t> held;
@@ -85,17 +49,18 @@ void Simulator::watch_finalizers() {
     if (start_.slots[i]) ++held[start_.slots[i]];
   for (size_t i = 0; i < start_.stack_depth; ++i)
     if (start_.stack[i]) ++held[start_.stack[i]];
+  const OwnedObjects& owned = owned_.emplace(*this, held);
   for (auto [obj, count] : held) {
-    const bool ends_with_frame = Py_REFCNT(obj) <= count && !is_tensor(obj) && !PyType_Check(obj);
+    const bool ends_with_frame = owned.contains(obj);
     // Functions are watched by many, and mostly somebody else holds them.
-    const bool watched_function = ends_with_frame && PyFunction_Check(obj) && is_watched_by_program(obj);
-    if (has_finalizer(obj) || watched_function || (ends_with_frame && OwnedFinalizers(*this).are_below(obj)))
-      finalizers_.push_back(obj);
+    const bool is_end = has_finalizer(obj) && (ends_with_frame || !PyFunction_Check(obj));
+    if (is_end || (ends_with_frame && owned.have_end_behind(obj))) finalizers_.push_back(obj);
+    if (ends_with_frame && owned.hide(obj)) hiding_.push_back(obj);
   }
 }
 
-void Simulator::require_finalizers_held() {
-  auto holds = [&](const SimFrame& frame, PyObject* obj) {
+bool Simulator::is_held_by_frames(PyObject* obj) const {
+  auto holds = [&](const SimFrame& frame) {
     auto is_it = [&](const SymValue& value) {
       const Outside* outside = value.null() || value.get() == obj ? nullptr : world_.find(value.get());
       return value.get() == obj || (outside && outside->real.get() == obj);
@@ -105,9 +70,29 @@ void Simulator::require_finalizers_held() {
     return std::any_of(frame.slots.begin(), frame.slots.end(), is_it) ||
            std::any_of(frame.stack.begin(), frame.stack.end(), is_it);
   };
-  for (PyObject* obj : finalizers_)
-    if (std::none_of(frames_.begin(), frames_.end(), [&](SimFrame* frame) { return holds(*frame, obj); }))
+  return std::any_of(frames_.begin(), frames_.end(), [&](const SimFrame* frame) { return holds(*frame); });
+}
+
+void Simulator::require_finalizers_held() {
+  for (size_t i = 0; i < finalizers_.size(); ++i) {
+    PyObject* obj = finalizers_[i];
+    if (is_held_by_frames(obj)) continue;
+    // A tuple that was unpacked: the frame holds its items, whose ends are still to come.
+    const std::vector<PyObject*> parts = has_finalizer(obj) ? std::vector<PyObject*>() : owned_->parts_with_end(obj);
+    if (parts.empty() || !std::all_of(parts.begin(), parts.end(), [&](PyObject* p) { return is_held_by_frames(p); }))
       stop(StopReason::kUnsupportedValue, fmt::format("a '{}' may end here", Py_TYPE(obj)->tp_name));
+    finalizers_.erase(finalizers_.begin() + static_cast<std::ptrdiff_t>(i--));
+    finalizers_.insert(finalizers_.end(), parts.begin(), parts.end());
+  }
+}
+
+// What has let go of it may not be the last that did.
+void Simulator::require_referents_known() {
+  for (PyObject* obj : hiding_)
+    if (!is_held_by_frames(obj))
+      stop(StopReason::kUnsupportedValue,
+           fmt::format("a weak reference is asked where a '{}' has ended, and what it referred to is not known",
+                       Py_TYPE(obj)->tp_name));
 }
 
 void Simulator::require_survives(PyObject* replaced) {

@@ -15,6 +15,7 @@
 #include "tracer/device_contexts.h"
 #include "tracer/frame.h"
 #include "tracer/inference_modes.h"
+#include "tracer/owned_objects.h"
 #include "tracer/signals.h"
 #include "tracer/tracer.h"
 #include "tracer/transforms.h"
@@ -420,6 +421,9 @@ class Simulator {
   // Stops before an instruction by which the segment's frame lets go of an object with a finalizer.
   void watch_finalizers();
   void require_finalizers_held();
+  bool is_held_by_frames(PyObject* obj) const;
+  // Stops before a weak reference is asked whose object may have ended with what the segment's frame has let go of.
+  void require_referents_known();
   // Something from outside is about to let go of this.
   void require_survives(PyObject* replaced);
   void require_item_survives(PyObject* container, PyObject* key);
@@ -494,7 +498,9 @@ class Simulator {
   std::unordered_set<PyObject*> keys_;  // objects and tensors of the program that C code has hashed
   std::unordered_map<PyObject*, PyObject*> dict_owners_;
   std::unordered_set<PyObject*> made_;      // instances of classes that calls in the trace made
-  std::vector<PyObject*> finalizers_;       // what the segment's frame held at the start and has a finalizer
+  std::optional<OwnedObjects> owned_;       // what ends with what the segment's frame held at the start
+  std::vector<PyObject*> finalizers_;       // of what it held, what has a finalizer, or of what is behind
+  std::vector<PyObject*> hiding_;           // what it held that refers to objects which are not known, and ends with it
   std::vector<PyObject*> open_generators_;  // of the proxies, those that have not ended
   std::unordered_map<PyTypeObject*, bool> specials_;
   std::optional<StopTrace> crossing_;  // a stop on its way through a C function, see proxies.cpp

@@ -1,5 +1,7 @@
 """Weak references that the program holds are asked in the graph: torch's recurrent modules keep some of their weights."""
 
+import io
+import pickle
 import weakref
 
 import pytest
@@ -117,3 +119,98 @@ def test_reference_is_not_kept_alive():
     compiled(x3())
     del held
     assert reference() is None
+
+
+def function_of(factor):
+    def scale(x):
+        return x * factor
+
+    return scale
+
+
+def test_function_that_the_frame_and_its_list_hold():
+    def program(x):
+        scale = function_of(2.0)
+        reference = weakref.ref(scale)
+        held = [scale]
+        framejit.graph_break()
+        held.clear()
+        del scale
+        return x + 1, reference()
+
+    assert_same_as_eager(program, x3(), graphs=None, breaks=None)
+
+
+def test_list_lets_go_of_a_function_after_the_frame():
+    def program(x):
+        scale = function_of(2.0)
+        reference = weakref.ref(scale)
+        held = [scale]
+        framejit.graph_break()
+        del scale
+        before = reference() is None
+        held.clear()
+        return x + 1, before, reference()
+
+    assert_same_as_eager(program, x3(), graphs=None, breaks=None)
+
+
+def test_object_that_two_containers_hold():
+    def program(x):
+        held = Held(2.0)
+        reference = weakref.ref(held)
+        first, second = [held], {"held": held}
+        del held
+        framejit.graph_break()
+        del first
+        before = reference() is None
+        del second
+        return x + 1, before, reference()
+
+    assert_same_as_eager(program, x3(), graphs=None, breaks=None)
+
+
+class Pickler(pickle.Pickler):
+    def reducer_override(self, obj):
+        return (int, (5,)) if getattr(obj, "__name__", None) == "scale" else NotImplemented
+
+
+class PythonPickler(pickle._Pickler):
+    reducer_override = Pickler.reducer_override
+
+
+@pytest.mark.parametrize("kind", [Pickler, PythonPickler])
+@pytest.mark.parametrize("pickler_first", [True, False])
+def test_function_in_the_memo_of_a_pickler(kind, pickler_first):
+    def pickler_goes_first(x):
+        scale = function_of(2.0)
+        reference = weakref.ref(scale)
+        pickler = kind(io.BytesIO())
+        pickler.dump(scale)
+        del pickler
+        del scale
+        return x + 1, reference()
+
+    def pickler_goes_last(x):
+        scale = function_of(2.0)
+        reference = weakref.ref(scale)
+        pickler = kind(io.BytesIO())
+        pickler.dump(scale)
+        del scale
+        before = reference() is None
+        del pickler
+        return x + 1, before, reference()
+
+    program = pickler_goes_first if pickler_first else pickler_goes_last
+    assert_same_as_eager(program, x3(), graphs=None, breaks=None, fallbacks=None, cold_runs=3)
+
+
+def test_watched_function_of_somebody_else_ends_nothing():
+    scale = function_of(2.0)
+    reference = weakref.ref(scale)
+
+    def program(x, held):
+        del held
+        return x * reference()(x)
+
+    assert_same_as_eager(program, x3(), scale, graphs=1, breaks=0)
