@@ -265,7 +265,9 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
   if (PyCFunction_Check(obj) && PyCFunction_GET_SELF(obj)) {
     if (PyObject* descriptor = overridden_method(obj)) {
       PyObject* bind = sim_.keep(Ref::steal(PyObject_GetAttrString(descriptor, "__get__")));
-      return call(bind, {describe_object(PyCFunction_GET_SELF(obj))});
+      // Methods that are told their class (PEP 573) crash in __get__ of one argument (Objects/descrobject.c).
+      auto* type = reinterpret_cast<PyObject*>(PyDescr_TYPE(descriptor));
+      return call(bind, {describe_object(PyCFunction_GET_SELF(obj)), constant(type)});
     }
     PyObject* name = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__name__")));
     return call(builtin("getattr"), {describe_object(PyCFunction_GET_SELF(obj)), constant(name)});

@@ -1,5 +1,7 @@
 """super() where it is not called in the usual way: subclasses of it, and methods that are kept."""
 
+import queue
+
 import torch
 
 import framejit
@@ -39,3 +41,19 @@ def test_method_of_c_that_a_class_overrides_held_over_a_break():
         return items[0] * 2, len(items)
 
     assert_same_as_eager(f, torch.ones(3), graphs=None, breaks=None)
+
+
+class Queue(queue.SimpleQueue):
+    def get(self, *args):
+        method = super().get
+        framejit.graph_break()
+        return method(*args)
+
+
+def test_method_of_c_that_is_told_its_class_held_over_a_break():
+    def f(x):
+        waiting = Queue()
+        waiting.put(x + 1)
+        return waiting.get().sin(), waiting.empty()
+
+    assert_same_as_eager(f, torch.ones(3), graphs=None, breaks=None, cold_runs=2)
