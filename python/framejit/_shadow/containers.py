@@ -19,6 +19,7 @@ BUILTIN_BASES = (
     bytearray,
     array.array,
 )
+BASE_OF_ITSELF = {base: base for base in BUILTIN_BASES}
 
 
 def reading_runs_code(value):
@@ -33,7 +34,7 @@ def hash_runs_code(key):
 
 
 def builtin_base(value):
-    return next(base for base in BUILTIN_BASES if isinstance(value, base))
+    return BASE_OF_ITSELF.get(type(value)) or next(base for base in BUILTIN_BASES if isinstance(value, base))
 
 
 def items(value):

@@ -80,11 +80,15 @@ class RepeatedCase(Case):
         gc.collect()
         self.start.restore()
 
+    def _snapshot(self, args, kwargs):
+        return self.start  # each run begins in that state
+
     def _eager_account(self, change):
         mode = torch.is_grad_enabled()
         if mode not in self.accounts:
             self.accounts[mode] = super()._eager_account(change)
             self.accounts[mode].result = self.accounts[mode].raised = None
+            self.begin_anew()
         return self.accounts[mode]
 
     def _difference(self, eager, compiled, change):
@@ -97,7 +101,6 @@ class RepeatedCase(Case):
 
     def check_that_eager_repeats(self):
         expected = self._eager_account(None)
-        self.begin_anew()
         difference = expected.difference(self._account(self.fn, None))
         if difference:
             raise failure_type("the program differs from itself")(difference)

@@ -109,7 +109,7 @@ class Case:
         args, kwargs = self.make() if self.make else (self.args, self.kwargs)
         if change is not None:
             args, kwargs = change(args, kwargs) if change in (fresh_copies, double_copies) else (change(*args), kwargs)
-        snapshot = Snapshot(self.fn, self.after, *args, *kwargs.values())
+        snapshot = self._snapshot(args, kwargs)
         switches = Switches()
         seed_all(self.seed)
         try:
@@ -117,6 +117,9 @@ class Case:
         finally:
             switches.restore()
             snapshot.restore()
+
+    def _snapshot(self, args, kwargs):
+        return Snapshot(self.fn, self.after, *args, *kwargs.values())
 
 
 def check_expected_exception(raised, expected):
