@@ -17,6 +17,12 @@ constexpr std::array<std::string_view, 8> kTellingModules = {
     "_contextvars.", "_functools.", "_io.", "_thread.", "collections.", "functools.", "itertools.", "operator.",
 };
 
+// Numbers and texts, of which there may be many: nothing lies behind them, and nobody sees their end.
+bool is_plain(PyObject* obj) {
+  PyTypeObject* type = Py_TYPE(obj);
+  return !PyObject_IS_GC(obj) && !PyType_SUPPORTS_WEAKREFS(type) && !type->tp_finalize;
+}
+
 // The type in C that a class of the program is laid out as.
 PyTypeObject* layout_of(PyTypeObject* type) {
   auto is_of_python = [](PyTypeObject* t) {
@@ -71,6 +77,7 @@ void OwnedObjects::own(PyObject* obj) {
 }
 
 void OwnedObjects::count_reference(PyObject* part) {
+  if (is_plain(part)) return;
   Py_ssize_t& others = others_.emplace(part, Py_REFCNT(part)).first->second;
   if (--others == 0) own(part);
 }

@@ -312,15 +312,18 @@ graph::NodeId Recorder::node_of_sequence(uint64_t sequence, size_t node_count) c
   return found == end ? graph::NodeId() : graph::NodeId(static_cast<size_t>(found - sequences_.begin()));
 }
 
+void Recorder::stop_where_refused(const graph::OpInfo& op) const {
+  if (!refuses_next()) return;
+  if (!why_refused_.empty()) stop_trace("UnsupportedTensor", why_refused_);
+  if (in_function_)
+    stop_trace("UnsupportedTensor",
+               "a torch.autograd.Function where gradients are recorded: it gives a view, or its "
+               "backward fails on fakes");
+  stop_trace("GradientNeedsData", op.name);
+}
+
 ValueId Recorder::add_node(const OpEntry& op) {
-  if (refuses_next()) {
-    if (!why_refused_.empty()) stop_trace("UnsupportedTensor", why_refused_);
-    if (in_function_)
-      stop_trace("UnsupportedTensor",
-                 "a torch.autograd.Function where gradients are recorded: it gives a view, or its "
-                 "backward fails on fakes");
-    stop_trace("GradientNeedsData", op.info->name);
-  }
+  stop_where_refused(*op.info);
   sequences_.resize(graph_->node_count(), at::sequence_number::peek());
   sequences_.push_back(at::sequence_number::peek());
   const graph::NodeId added = graph_->add_node(op.id, operands_, results_, location_);
@@ -413,10 +416,9 @@ void Recorder::lift(Stack& stack, size_t base) {
   results_.clear();
   ResultMeta& result = results_.add();
   result.meta = meta_of(*real.unsafeGetTensorImpl());
-  if (refuses_next()) stop_trace("UnsupportedTensor", why_refused_);
-  static const graph::OpId lift_fresh =
-      op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "")).id;
-  const graph::Node& node = graph_->node(graph_->add_node(lift_fresh, {&operand, 1}, results_, location_));
+  static const OpEntry& lift_fresh = op_entry(c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", ""));
+  stop_where_refused(*lift_fresh.info);
+  const graph::Node& node = graph_->node(graph_->add_node(lift_fresh.id, {&operand, 1}, results_, location_));
   stack.pop_back();
   stack.emplace_back(new_fake(result.meta, node.first_result, fake_storage(real.device())));
 }

@@ -151,6 +151,7 @@ class Recorder {
   bool answer_from_known_values(const OpEntry& op, Stack& stack, size_t base);
   void require_placement(const OpEntry& op);
   graph::InferStatus infer(const OpEntry& op);
+  void stop_where_refused(const graph::OpInfo& op) const;
   graph::ValueId add_node(const OpEntry& op);
   void push_results(const OpEntry& op, Stack& stack, size_t base, graph::ValueId first);
   at::Tensor result_tensor(const OpEntry& op, const Stack& stack, size_t base, size_t index, graph::ValueId value);

@@ -214,3 +214,16 @@ def test_watched_function_of_somebody_else_ends_nothing():
         return x * reference()(x)
 
     assert_same_as_eager(program, x3(), scale, graphs=1, breaks=0)
+
+
+def test_many_numbers_and_texts_that_end_with_the_frame():
+    def program(x):
+        words = {f"word {i}": float(i) for i in range(20_000)}
+        framejit.graph_break()
+        factor = words["word 2"]
+        del words
+        return x * factor + 1
+
+    with counts.counting() as counted:
+        assert torch.equal(framejit.to_static(program)(x3()), x3() * 2 + 1)
+    assert set(counted.break_reasons) <= {"UserBreak", "ContainerTooLarge"}, counted.break_reasons
