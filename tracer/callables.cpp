@@ -84,6 +84,7 @@ void fill_library() {
   lib.parameter_type = resolve_forever("torch.nn.Parameter");
   lib.autograd_function = resolve_forever("torch.autograd.Function");
   lib.tensor_backward = resolve_forever("torch.Tensor.backward");
+  lib.tensor_hash = resolve_forever("torch.Tensor.__hash__");
   lib.once_differentiable = resolve_forever("torch.autograd.function.once_differentiable");
   lib.disable_dynamo = resolve_forever("torch._compile._disable_dynamo");
   lib.profiler_enabled = resolve_forever("torch._C._autograd._profiler_enabled");

@@ -21,6 +21,7 @@ struct Library {
   PyObject* autograd_function_base = nullptr;   // torch._C._FunctionBase, the type of what a context is
   PyObject* autograd_function_setup = nullptr;  // torch.autograd.Function.setup_context, where nothing overrides it
   PyObject* tensor_backward = nullptr;          // torch.Tensor.backward
+  PyObject* tensor_hash = nullptr;              // torch.Tensor.__hash__
   PyObject* once_differentiable = nullptr;      // torch.autograd.function.once_differentiable
   PyObject* disable_dynamo = nullptr;           // torch._compile._disable_dynamo
   PyObject* profiler_enabled = nullptr;         // torch._C._autograd._profiler_enabled

@@ -120,3 +120,23 @@ def test_text_of_a_subclass_in_a_format():
         holder.text = Shown("cd")
         assert str(compiled(x)) == str(fn(x))
     assert counted.graphs >= 1, counted
+
+
+HASHES = {
+    "hash": lambda x, y: hash(x) == id(x),
+    "method": lambda x, y: x.__hash__() == id(x),
+    "function of the type": lambda x, y: torch.Tensor.__hash__(x) == id(x),
+    "of a result": lambda x, y: hash(x + 1) == hash(x),
+    "in a tuple": lambda x, y: hash((x, 1)) == hash((id(x), 1)),
+    "after a break": lambda x, y: (framejit.graph_break(), hash(x) == y)[1],
+    "before a break": lambda x, y: (hash(x) == y, framejit.graph_break())[0],
+}
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_hash_of_a_tensor_is_its_own(name):
+    program = HASHES[name]
+    compiled = framejit.to_static(program)
+    for _ in range(2):
+        x = torch.ones(3)
+        assert compiled(x, id(x)) == program(x, id(x))
