@@ -62,14 +62,41 @@ bool is_importer() {
                      [&](const char* name) { return PyUnicode_CompareWithASCIIString(of_caller->co_name, name) == 0; });
 }
 
-// torch._tensor_str._str, by which all ways to a tensor's text lead: that of a tensor of the trace has no data in it.
-bool writes_text_of_tensor(const FrameView& view) {
-  constexpr std::string_view kFile = "/torch/_tensor_str.py";
-  if (PyUnicode_CompareWithASCIIString(view.code->co_name, "_str") != 0) return false;
+bool is_of_file(const FrameView& view, const char* function, std::string_view end) {
+  if (PyUnicode_CompareWithASCIIString(view.code->co_name, function) != 0) return false;
   const char* file = PyUnicode_AsUTF8(view.code->co_filename);
   if (!file) return PyErr_Clear(), false;
   const std::string_view name(file);
-  return name.size() >= kFile.size() && name.substr(name.size() - kFile.size()) == kFile;
+  return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
+}
+
+// torch._tensor_str._str, by which all ways to a tensor's text lead: that of a tensor of the trace has no data in it.
+bool writes_text_of_tensor(const FrameView& view) { return is_of_file(view, "_str", "/torch/_tensor_str.py"); }
+
+// Whether a filter of the module warnings may want to see each warning of a category, not the first alone.
+bool wants_each(PyObject* filter, PyObject* category) {
+  if (!PyTuple_Check(filter) || PyTuple_GET_SIZE(filter) != 5 || !PyUnicode_Check(PyTuple_GET_ITEM(filter, 0)))
+    return false;
+  PyObject* action = PyTuple_GET_ITEM(filter, 0);
+  if (PyUnicode_CompareWithASCIIString(action, "always") != 0 && PyUnicode_CompareWithASCIIString(action, "all") != 0)
+    return false;
+  const int is_of_category = PyObject_IsSubclass(category, PyTuple_GET_ITEM(filter, 2));
+  if (is_of_category < 0) PyErr_Clear();
+  return is_of_category != 0;
+}
+
+// warnings._showwarnmsg, by which C code shows a warning (Python/_warnings.c), of one that eager would show in each
+// call.
+bool shows_warning_each_time(const FrameView& view) {
+  if (!is_of_file(view, "_showwarnmsg", "/warnings.py")) return false;
+  PyObject* message = framejit_frame_argument(&view, 0);
+  const Ref category = Ref::steal(message ? PyObject_GetAttrString(message, "category") : nullptr);
+  PyErr_Clear();
+  PyObject* filters = PyDict_GetItemString(view.globals, "filters");
+  if (!category || !filters || !PyList_Check(filters)) return true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(filters); ++i)
+    if (wants_each(PyList_GET_ITEM(filters, i), category.get())) return true;
+  return false;
 }
 
 // How members of enumerations, and other constants of the library's, are found in dictionaries.
@@ -97,7 +124,9 @@ int answer_at_gate(const FrameView& view) {
   if (state.gate == GateState::kOpen || framejit_is_collecting(PyThreadState_Get())) return 0;
   if (is_finalizer(view)) return kWithoutHook;
   // What the standard library and torch wrote in Python is as C code is. What it calls comes here too.
-  if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code)) && !writes_text_of_tensor(view)) return 0;
+  if (engine().is_skipped(reinterpret_cast<PyObject*>(view.code)) && !writes_text_of_tensor(view) &&
+      !shows_warning_each_time(view))
+    return 0;
   if (finds_constant(view)) return 0;
   if (is_importer()) return kWithoutHook;
   if (state.refused.empty()) state.refused = name_of(view);
