@@ -89,6 +89,8 @@ class AtenExecutable final : public runtime::Executable {
   std::optional<UndoPlan> undo_shared_;  // the same where `unshared_` does not hold, made by the first such call
   std::vector<uint32_t> input_registers_;
   std::vector<uint32_t> output_registers_;
+  std::vector<DataWrite> written_as_data_;  // this and the next as in Recording
+  std::vector<uint32_t> written_;
   std::vector<std::pair<uint32_t, FreedRoot>> freed_;  // registers, and what they hold
   bool plain_outputs_;                                 // each is an input, or in a register
   // Where what was inferred may be wrong (kernels of other devices than the CPU, answers of Meta kernels, layouts that
@@ -104,6 +106,32 @@ class AtenExecutable final : public runtime::Executable {
   std::optional<DistinctInputs> unshared_;
   std::shared_ptr<Recording> recording_;
   std::unique_ptr<AtenExecutable> without_kernels_;
+};
+
+// What is written through `.data` has at the end of this scope the version that the program gives it, unless another of
+// the inputs that are written shares its memory.
+class KeptVersions {
+ public:
+  KeptVersions(const std::vector<DataWrite>& as_data, const std::vector<uint32_t>& written, PyObject* const* inputs) {
+    for (const DataWrite& write : as_data) {
+      const at::Tensor& tensor = unpack_tensor(inputs[write.input]);
+      auto shares = [&](uint32_t other) { return unpack_tensor(inputs[other]).is_alias_of(tensor); };
+      auto is_counted_too = [&](const DataWrite& other) {
+        return other.counted > 0 && other.input != write.input && shares(other.input);
+      };
+      if (!tensor.is_inference() && std::none_of(written.begin(), written.end(), shares) &&
+          std::none_of(as_data.begin(), as_data.end(), is_counted_too))
+        versions_.emplace_back(tensor.unsafeGetTensorImpl()->version_counter(), tensor._version() + write.counted);
+    }
+  }
+  ~KeptVersions() {
+    for (auto& [counter, version] : versions_) counter.set_version(version);
+  }
+  KeptVersions(const KeptVersions&) = delete;
+  KeptVersions& operator=(const KeptVersions&) = delete;
+
+ private:
+  std::vector<std::pair<c10::VariableVersion, int64_t>> versions_;  // counters share their number with the tensor's
 };
 
 // Nodes that only make views which ViewReplay makes again.
@@ -136,7 +164,9 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
       training_(std::move(training)),
       outputs_(recording->outputs),
       facts_(program_facts(*recording)),
-      views_(graph, *recording) {
+      views_(graph, *recording),
+      written_as_data_(recording->written_as_data),
+      written_(recording->written) {
   std::vector<ValueId> keep = views_.roots();
   if (training_) {
     keep.insert(keep.end(), recording->roots.begin(), recording->roots.end());
@@ -304,7 +334,10 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
   bool computed = false;
   auto body = [&] {
     Registers registers(plan_.register_count(), input_registers_, inputs);
-    compute(registers, progress);
+    {
+      const KeptVersions kept(written_as_data_, written_, inputs);
+      compute(registers, progress);
+    }
     computed = true;
     if (progress.expected) is_checked_ = true;
     make_outputs(registers, inputs, outputs);

@@ -89,6 +89,7 @@ PyObject* make_input_fake(Recording& recording, PyObject* real) {
   set_history(input.fake, tensor);
   input.requires_grad = input.fake.requires_grad();
   input.grad_fn = input.fake.grad_fn().get();
+  if (!input.fake.is_inference()) input.version = static_cast<uint32_t>(input.fake._version());
   if (input.requires_grad) input.end = torch::autograd::impl::gradient_edge(input.fake);
   Ref object = Ref::steal(wrap_tensor(input.fake));
   if (!object) return nullptr;

@@ -134,6 +134,45 @@ bool has_inner_leaf(Recording& recording) {
   return found;
 }
 
+// What the graph writes by operators that count in a tensor's version. The dispatcher counts for fakes as well.
+struct CountedWrites {
+  std::vector<ValueId> by_dispatcher, by_others;
+};
+
+CountedWrites counted_writes(const graph::Graph& graph) {
+  CountedWrites all;
+  std::vector<ValueId> written;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    const OpEntry* op = node.erased ? nullptr : op_entry_by_id(node.op);
+    if (!op || (!op->custom && op->write_count == WriteCount::kNobody)) continue;
+    graph::written_values(graph, node, written);
+    const bool by_dispatcher = !op->custom && op->write_count == WriteCount::kDispatcher;
+    std::vector<ValueId>& found = by_dispatcher ? all.by_dispatcher : all.by_others;
+    found.insert(found.end(), written.begin(), written.end());
+  }
+  return all;
+}
+
+void find_written_inputs(Recording& recording) {
+  const graph::Graph& graph = recording.recorder.graph();
+  const CountedWrites writes = counted_writes(graph);
+  if (writes.by_dispatcher.empty() && writes.by_others.empty()) return;
+  const graph::AliasClasses aliases(graph);
+  for (uint32_t i = 0; i < recording.inputs.size(); ++i) {
+    const InputFake& input = recording.inputs[i];
+    const auto is_it = [&](ValueId written) { return aliases.of(written) == aliases.of(input.value); };
+    const bool by_others = std::any_of(writes.by_others.begin(), writes.by_others.end(), is_it);
+    const auto count = std::count_if(writes.by_dispatcher.begin(), writes.by_dispatcher.end(), is_it);
+    if (!by_others && count == 0) continue;
+    const int64_t counted = input.fake.is_inference() ? count : input.fake._version() - int64_t{input.version};
+    if (!by_others && counted < count)
+      recording.written_as_data.push_back({i, static_cast<uint32_t>(counted)});
+    else
+      recording.written.push_back(i);
+  }
+}
+
 // Such a base has no history and is a tensor of its own, which the graph's values do not tell from the one that it is
 // of.
 bool is_view_of_data(const at::Tensor& output) {
@@ -221,6 +260,7 @@ bool finish_recording(Recording& recording, const std::vector<at::Tensor>& outpu
     recording.root_fakes.push_back(root_fake);
   }
   if (has_inner_leaf(recording)) return refuse("a tensor made inside of the captured code requires grad");
+  find_written_inputs(recording);
   if (recording.training()) recording.joint = graph.clone();
   return true;
 }

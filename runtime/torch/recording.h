@@ -26,6 +26,7 @@ struct InputFake {
   graph::ValueId value;
   const void* grad_fn = nullptr;  // as it was at first; compared only
   bool requires_grad = false;
+  uint32_t version = 0;            // of the fake when it was made
   torch::autograd::Edge end = {};  // of gradients for it: the node of a leaf is there as long as something holds it
 };
 
@@ -69,6 +70,11 @@ struct ViewOutput {
   at::Tensor fake;
 };
 
+struct DataWrite {
+  uint32_t input;
+  uint32_t counted;
+};
+
 struct Recording {
   explicit Recording(graph::Graph* graph) : recorder(graph) {}
 
@@ -89,6 +95,10 @@ struct Recording {
   // The first node of the first such backward that went over a part alone: the program named what to accumulate in.
   graph::NodeId partial_backward;
   std::vector<FreedRoot> freed_roots;
+  // Inputs that the program writes through `.data`, which leaves their version as it is, and how far their version goes
+  // by other writes. Then those that it writes otherwise.
+  std::vector<DataWrite> written_as_data;
+  std::vector<uint32_t> written;
   // The forward graph again: backwards are recorded at its end, and cut off into a BackwardGraph.
   std::optional<graph::Graph> joint;
   // After finish_recording failed: the node that makes a tensor that collects gradients of its own, if that is why.

@@ -19,7 +19,7 @@ bool needs_grad_modes(const graph::Graph& graph, const Recording& recording) {
 
 bool may_be_replaced(const graph::Graph& graph, const Recording& recording) {
   return !graph.has_states() && graph.subgraph_count() == 0 && !needs_grad_modes(graph, recording) &&
-         recording.roots.empty() && recording.freed_roots.empty();
+         recording.roots.empty() && recording.freed_roots.empty() && recording.written_as_data.empty();
 }
 
 bool computes_with_onednn() { return at::globalContext().hasMKLDNN() && at::globalContext().userEnabledMkldnn(); }
