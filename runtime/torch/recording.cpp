@@ -134,36 +134,38 @@ bool has_inner_leaf(Recording& recording) {
   return found;
 }
 
-// What the graph writes by operators that count in a tensor's version. The dispatcher counts for fakes as well.
+// By alias class: what the graph writes by operators that count in a tensor's version. The dispatcher counts for fakes
+// as well.
 struct CountedWrites {
-  std::vector<ValueId> by_dispatcher, by_others;
+  std::vector<uint32_t> by_dispatcher;
+  std::vector<bool> by_others;
 };
 
-CountedWrites counted_writes(const graph::Graph& graph) {
-  CountedWrites all;
+CountedWrites counted_writes(const graph::Graph& graph, const graph::AliasClasses& aliases) {
+  CountedWrites all{std::vector<uint32_t>(aliases.size()), std::vector<bool>(aliases.size())};
   std::vector<ValueId> written;
   for (size_t n = 0; n < graph.node_count(); ++n) {
     const graph::Node& node = graph.node(graph::NodeId(n));
     const OpEntry* op = node.erased ? nullptr : op_entry_by_id(node.op);
     if (!op || (!op->custom && op->write_count == WriteCount::kNobody)) continue;
     graph::written_values(graph, node, written);
-    const bool by_dispatcher = !op->custom && op->write_count == WriteCount::kDispatcher;
-    std::vector<ValueId>& found = by_dispatcher ? all.by_dispatcher : all.by_others;
-    found.insert(found.end(), written.begin(), written.end());
+    for (ValueId id : written)
+      if (!op->custom && op->write_count == WriteCount::kDispatcher)
+        ++all.by_dispatcher[aliases.of(id)];
+      else
+        all.by_others[aliases.of(id)] = true;
   }
   return all;
 }
 
 void find_written_inputs(Recording& recording) {
   const graph::Graph& graph = recording.recorder.graph();
-  const CountedWrites writes = counted_writes(graph);
-  if (writes.by_dispatcher.empty() && writes.by_others.empty()) return;
   const graph::AliasClasses aliases(graph);
+  const CountedWrites writes = counted_writes(graph, aliases);
   for (uint32_t i = 0; i < recording.inputs.size(); ++i) {
     const InputFake& input = recording.inputs[i];
-    const auto is_it = [&](ValueId written) { return aliases.of(written) == aliases.of(input.value); };
-    const bool by_others = std::any_of(writes.by_others.begin(), writes.by_others.end(), is_it);
-    const auto count = std::count_if(writes.by_dispatcher.begin(), writes.by_dispatcher.end(), is_it);
+    const bool by_others = writes.by_others[aliases.of(input.value)];
+    const uint32_t count = writes.by_dispatcher[aliases.of(input.value)];
     if (!by_others && count == 0) continue;
     const int64_t counted = input.fake.is_inference() ? count : input.fake._version() - int64_t{input.version};
     if (!by_others && counted < count)
