@@ -10,7 +10,7 @@ namespace framejit {
 
 namespace {
 
-constexpr size_t kMostOwned = 16384;
+constexpr size_t kMostLookedThrough = 16384;
 
 // Of types in C of the standard library that tell the collector of all that they refer to; those without a module do.
 constexpr std::array<std::string_view, 8> kTellingModules = {
@@ -69,11 +69,11 @@ OwnedObjects::OwnedObjects(const Simulator& sim, const std::unordered_map<PyObje
 
 void OwnedObjects::own(PyObject* obj) {
   if (PyType_Check(obj) || sim_.is_tensor(obj)) return;
-  if (owned_.size() == kMostOwned) {
+  if (!owned_.insert(obj).second) return;
+  if (owned_.size() <= kMostLookedThrough)
+    pending_.push_back(obj);
+  else
     incomplete_ = true;
-    return;
-  }
-  if (owned_.insert(obj).second) pending_.push_back(obj);
 }
 
 void OwnedObjects::count_reference(PyObject* part) {

@@ -128,28 +128,21 @@ def function_of(factor):
     return scale
 
 
-def test_function_that_the_frame_and_its_list_hold():
+@pytest.mark.parametrize("list_first", [True, False])
+def test_function_that_the_frame_and_its_list_hold(list_first):
     def program(x):
         scale = function_of(2.0)
         reference = weakref.ref(scale)
         held = [scale]
         framejit.graph_break()
-        held.clear()
-        del scale
-        return x + 1, reference()
-
-    assert_same_as_eager(program, x3(), graphs=None, breaks=None)
-
-
-def test_list_lets_go_of_a_function_after_the_frame():
-    def program(x):
-        scale = function_of(2.0)
-        reference = weakref.ref(scale)
-        held = [scale]
-        framejit.graph_break()
-        del scale
-        before = reference() is None
-        held.clear()
+        if list_first:
+            held.clear()
+            before = reference() is None
+            del scale
+        else:
+            del scale
+            before = reference() is None
+            held.clear()
         return x + 1, before, reference()
 
     assert_same_as_eager(program, x3(), graphs=None, breaks=None)
