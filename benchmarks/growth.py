@@ -1,16 +1,18 @@
-"""Growth of the capture time with the depth of a model and with the length of a chain of operators, beside torch.compile in
-the same process.
+"""Growth of the capture time with the depth of a model, with the length of a chain of operators and with the number of
+breaks in a function, beside torch.compile in the same process.
 
-    python benchmarks/growth.py [--depths 2,4,8,16,32,64] [--lengths 100,300,1000,3000,5000]
+    python benchmarks/growth.py [--depths 2,4,8,16,32,64] [--lengths 100,300,1000,3000,5000] [--breaks 5,10,20,40,80]
 
-The model is the GPT of the zoo with narrow layers, the chain one loop of elementwise operators, so that their eager
-calls are small beside their capture. Linear growth has an exponent of 1 and the same time a layer or an operator at
+The model is the GPT of the zoo with narrow layers, the chain one loop of elementwise operators, the function a straight
+line in which each operator is followed by a call that is not captured, so that their eager calls are small beside
+their capture. Linear growth has an exponent of 1 and the same time a layer or an operator at
 each size. framejit's time is the larger of two: the first call less an eager call, a difference that may drown in the
 noise of the eager call, and the time of its own clock.
 """
 
 import functools
 import math
+import os
 
 import capture
 import contestants
@@ -21,7 +23,7 @@ harness.use_models()
 from models.handwritten import GPT  # noqa: E402
 
 # A unit is a layer of four matrix products and more, or one operator.
-KINDS = {"depth": "layers of a GPT", "length": "operators in a chain"}
+KINDS = {"depth": "layers of a GPT", "length": "operators in a chain", "breaks": "breaks in a function"}
 
 
 class Chain(torch.nn.Module):
@@ -45,7 +47,14 @@ def long(length):
     return Chain(length), torch.linspace(-1, 1, 16)
 
 
-MAKERS = {"depth": deep, "length": long}
+def broken(breaks):
+    source = ["def function(x):"] + ["    x = x * 0.9", "    write('')"] * breaks + ["    return x"]
+    names = {"write": open(os.devnull, "w").write}
+    exec(compile("\n".join(source), __file__, "exec"), names)
+    return names["function"], torch.linspace(-1, 1, 16)
+
+
+MAKERS = {"depth": deep, "length": long, "breaks": broken}
 
 
 def measure(kind, size, chosen, repeats):
@@ -98,6 +107,7 @@ def main():
     parser = harness.parser(__doc__, "growth")
     parser.add_argument("--depths", default="2,4,8,16,32,64")
     parser.add_argument("--lengths", default="100,300,1000,3000,5000")
+    parser.add_argument("--breaks", default="5,10,20,40,80")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -105,7 +115,8 @@ def main():
     capture.warm_up(chosen)
     rows = []
     with torch.no_grad():
-        for kind, sizes in (("depth", arguments.depths), ("length", arguments.lengths)):
+        sizes_of = {"depth": arguments.depths, "length": arguments.lengths, "breaks": arguments.breaks}
+        for kind, sizes in sizes_of.items():
             for size in map(int, filter(None, sizes.split(","))):
                 harness.progress(f"{kind} {size}")
                 rows += measure(kind, size, chosen, arguments.repeats)

@@ -55,7 +55,7 @@ LABELS = {
     "dynamo-eager": "torch.compile(eager)",
     "eager": "eager",
 }
-GROWN = {"depth": "layers of a GPT", "length": "operators in a chain"}
+GROWN = {"depth": "layers of a GPT", "length": "operators in a chain", "breaks": "breaks in a function"}
 COLORS = {"framejit": "#8fb8de", "framejit-native": "#1f5fa8", "dynamo-inductor": "#e08a3c"}
 GROUPS = [
     ("fused", "Functions that fuse", "Bound by memory: what kernels are for."),

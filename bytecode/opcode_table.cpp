@@ -1,5 +1,7 @@
 #include "bytecode/opcode_table.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace framejit::bytecode {
@@ -48,16 +50,41 @@ constexpr std::array<OpcodeTable, kVersionCount> kTables = {py38_table(),  py39_
                                                             py311_table(), py312_table(), py313_table()};
 static_assert(kTables[int(Version::kPy313)][149].op == SimOp::kResume, "tables are in the order of Version");
 
+struct NamedOpcode {
+  std::string_view name;
+  int opcode = 0;
+  friend constexpr bool operator<(const NamedOpcode& a, const NamedOpcode& b) { return a.name < b.name; }
+};
+
+// The opcodes of a table by name. Sorted when this is compiled: code is written by names, a hundred thousand of them
+// for a function with many breaks.
+struct NameIndex {
+  std::array<NamedOpcode, 256> rows;
+  size_t size = 0;
+};
+
+constexpr NameIndex index_by_name(const OpcodeTable& table) {
+  NameIndex index;
+  for (size_t i = 0; i < table.size(); ++i)
+    if (table[i].name) index.rows[index.size++] = {table[i].name, static_cast<int>(i)};
+  std::sort(index.rows.begin(), index.rows.begin() + index.size);
+  return index;
+}
+
+constexpr auto kNames = [] {
+  std::array<NameIndex, kVersionCount> names;
+  for (size_t i = 0; i < kVersionCount; ++i) names[i] = index_by_name(kTables[i]);
+  return names;
+}();
+
 }  // namespace
 
 const OpcodeTable& opcode_table(Version version) { return kTables[static_cast<size_t>(version)]; }
 
 int find_opcode(Version version, std::string_view name) {
-  const OpcodeTable& table = opcode_table(version);
-  for (size_t i = 0; i < table.size(); ++i) {
-    if (table[i].name && name == table[i].name) return static_cast<int>(i);
-  }
-  return -1;
+  const NameIndex& index = kNames[static_cast<size_t>(version)];
+  const auto* found = std::lower_bound(index.rows.data(), index.rows.data() + index.size, NamedOpcode{name, 0});
+  return found != index.rows.data() + index.size && found->name == name ? found->opcode : -1;
 }
 
 }  // namespace framejit::bytecode

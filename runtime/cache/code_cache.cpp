@@ -27,12 +27,11 @@ uint32_t CodeCache::exit_number(const ExitTarget& exit) {
   auto found = std::find(exits_.begin(), exits_.end(), exit);
   if (found != exits_.end()) return static_cast<uint32_t>(found - exits_.begin());
   exits_.push_back(exit);
-  twin_is_current_ = false;
   for (InstrIndex at : layout().sites_after(exit)) segment(at);
   return static_cast<uint32_t>(exits_.size() - 1);
 }
 
-Ref CodeCache::build(std::optional<uint32_t> resume_at) {
+CodeCache::Built CodeCache::build(std::optional<uint32_t> resume_at) {
   const TwinCallables& calls = twin_callables();
   codegen::TwinSpec spec;
   spec.exits = exits_;
@@ -46,7 +45,7 @@ Ref CodeCache::build(std::optional<uint32_t> resume_at) {
   std::vector<Ref> sites;
   for (auto& [at, segment] : segments) {
     Ref site = make_site(shared_from_this(), segment, spec.exits.size());
-    if (!site) return nullptr;
+    if (!site) return {};
     spec.sites.push_back({InstrIndex(at), site.get()});
     sites.push_back(std::move(site));
   }
@@ -55,35 +54,33 @@ Ref CodeCache::build(std::optional<uint32_t> resume_at) {
   FJ_CHECK(built.ok(), "no twin of {}: {}", PyUnicode_AsUTF8(decoded().name.get()), built.error().message);
   Ref code = std::move(built).value();
   if (code) mark_twin(code.get(), decoded().code, std::move(offsets));
-  return code;
+  return {std::move(code), spec.exits.size()};
 }
 
 Ref CodeCache::twin() {
-  if (!twin_is_current_) {
-    resume_codes_.clear();
-    const size_t known = exits_.size();
-    Ref twin = build(std::nullopt);
-    twin_is_current_ = twin && exits_.size() == known;
-    twin_ = twin;
-    return twin;
-  }
-  return twin_;
+  if (is_current(twin_)) return twin_.code;
+  Built built = build(std::nullopt);
+  Ref code = built.code;
+  std::swap(twin_, built);
+  return code;
 }
 
+// A first call that breaks often goes on in new resume code after each break, and needs no twin for that.
 Ref CodeCache::resume_code(uint32_t exit) {
-  if (!twin_is_current_ && !twin()) return nullptr;
-  if (auto known = resume_codes_.find(exit); known != resume_codes_.end()) return known->second;
-  Ref code = build(exit);
-  if (code && twin_is_current_) resume_codes_[exit] = code;
+  if (auto known = resume_codes_.find(exit); known != resume_codes_.end() && is_current(known->second))
+    return known->second.code;
+  Built built = build(exit);
+  Ref code = built.code;
+  if (code) std::swap(resume_codes_[exit], built);
   return code;
 }
 
 void CodeCache::dispose() {
   auto keep = shared_from_this();
-  twin_is_current_ = false;
   auto resume_codes = std::move(resume_codes_);
   resume_codes_.clear();
-  Ref twin = std::move(twin_);
+  Built twin = std::move(twin_);
+  twin_ = {};
   // Sites of running twins point to their segments: these stay, empty.
   for (auto& [at, segment] : segments_) segment->clear();
   changing_.clear();

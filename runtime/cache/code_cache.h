@@ -48,8 +48,7 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   // Python error; throws InternalError.
   Ref twin();
   Ref resume_code(uint32_t exit);
-  // The newest twin, if one was made.
-  PyObject* last_twin() const { return twin_.get(); }
+  bool has_twin() const { return static_cast<bool>(twin_.code); }
 
   // Other code that ran from captures while this one's static function was called. For reports.
   void note_reached(const std::shared_ptr<CodeCache>& cache) { reached_.insert(cache); }
@@ -59,7 +58,13 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   void dispose();
 
  private:
-  Ref build(std::optional<uint32_t> resume_at);
+  // Code, and how many exits were known when it was made.
+  struct Built {
+    Ref code;
+    size_t exits = 0;
+  };
+  bool is_current(const Built& built) const { return built.code && built.exits == exits_.size(); }
+  Built build(std::optional<uint32_t> resume_at);
 
   CodeInfoPtr info_;
   Ref backend_;
@@ -67,10 +72,9 @@ class CodeCache : public std::enable_shared_from_this<CodeCache> {
   ChangingPaths changing_;
   std::unordered_map<uint32_t, std::unique_ptr<Segment>> segments_;
   std::vector<codegen::ExitTarget> exits_;
-  Ref twin_;
-  bool twin_is_current_ = false;
+  Built twin_;
   std::set<std::weak_ptr<CodeCache>, std::owner_less<>> reached_;
-  std::unordered_map<uint32_t, Ref> resume_codes_;  // of the current twin
+  std::unordered_map<uint32_t, Built> resume_codes_;
 };
 
 }  // namespace framejit::runtime

@@ -129,13 +129,16 @@ Ref capture_records(const CodeCache& cache) {
   return list;
 }
 
-Ref code_listing(const CodeCache* cache, PyObject* callable) {
-  PyObject* code = cache ? cache->last_twin() : nullptr;
-  if (!code && callable) {
+Ref code_listing(CodeCache* cache, PyObject* callable) {
+  Ref code;
+  if (cache && cache->has_twin()) {
+    code = cache->twin();
+    if (!code) return nullptr;
+  } else if (callable) {
     PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
-    if (PyFunction_Check(function)) code = PyFunction_GET_CODE(function);
+    if (PyFunction_Check(function)) code = Ref::borrow(PyFunction_GET_CODE(function));
   }
-  return code ? text_object(codegen::list_code(code)) : text_object("");
+  return code ? text_object(codegen::list_code(code.get())) : text_object("");
 }
 
 Ref stats_record(const Stats& stats) {

@@ -18,7 +18,7 @@ Ref capture_records(const CodeCache& cache);
 Ref entry_record(const CompiledEntry& entry, const CodeCache& cache, const Segment& segment);
 Ref eager_record(const CodeCache& cache, const Segment& segment);
 // The newest twin, or the original code where there is none. `cache` may be null.
-Ref code_listing(const CodeCache* cache, PyObject* callable);
+Ref code_listing(CodeCache* cache, PyObject* callable);
 Ref stats_record(const Stats& stats);
 // name -> (text, hint)
 Ref stop_reason_records();
