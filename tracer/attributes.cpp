@@ -35,13 +35,29 @@ void no_attribute(Simulator& sim, PyObject* obj, PyObject* name) {
   sim.raise();
 }
 
-PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
+PyObject* Simulator::find_in_type(PyTypeObject* type, PyObject* name) {
   PyObject* found = _PyType_Lookup(type, name);
   require_none_refused();  // a key that is no string compares in Python: a guard would do so in each call
-  if (is_heap_type(type)) world_.rely_on_type_attr(type, name, found);
   if (is_in_backward() && is_heap_type(type))
     note_frozen(FrozenRead::Kind::kTypeAttr, reinterpret_cast<PyObject*>(type), name, found);
   return found;
+}
+
+PyObject* Simulator::lookup_type(PyTypeObject* type, PyObject* name) {
+  PyObject* found = find_in_type(type, name);
+  if (is_heap_type(type)) world_.rely_on_type_attr(type, name, found);
+  return found;
+}
+
+PyObject* Simulator::lookup_attribute(PyTypeObject* type, PyObject* name) {
+  PyObject* found = find_in_type(type, name);
+  if (is_heap_type(type)) world_.rely_on_type_attr_read(type, name, found);
+  return found;
+}
+
+SymValue Simulator::read_from_class(PyTypeObject* type, PyObject* name, PyObject* found) {
+  SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
+  return world_.wrap(found, world_.sources().keyed(SourceKind::kTypeAttr, source, world_.pool().add(name)));
 }
 
 void Simulator::guard_bases(PyTypeObject* type) {
@@ -151,7 +167,7 @@ SymValue Simulator::bind(PyObject* descriptor, const SymValue& owner) {
 std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* name) {
   PyTypeObject* type = Py_TYPE(obj);
   SymValue owner = SymValue::borrow(obj);
-  PyObject* descriptor = lookup_type(type, name);
+  PyObject* descriptor = lookup_attribute(type, name);
   if (descriptor) rely_on_descriptor(*this, descriptor);
   if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
   World::OverlayRead written = world_.overlay(obj, name);
@@ -178,8 +194,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
     world_.guard(GuardKind::kHasNoKey, world_.sources().read(SourceKind::kInstanceDict, source), name);
   if (!descriptor) return std::nullopt;
   if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
-  SourceId type_source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(type)));
-  return world_.wrap(descriptor, world_.sources().keyed(SourceKind::kTypeAttr, type_source, world_.pool().add(name)));
+  return read_from_class(type, name, descriptor);
 }
 
 bool Simulator::is_written(PyObject* obj, PyObject* dict, PyObject* name) {
@@ -280,7 +295,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
     SourceId source = world.sources().constant(world.pool().add(owner.get()));
     return world.wrap(sim.keep(value), world.sources().keyed(SourceKind::kAttr, source, world.pool().add(name)));
   }
-  PyObject* found = sim.lookup_type(type, name);
+  PyObject* found = sim.lookup_attribute(type, name);
   if (found) {
     rely_on_descriptor(sim, found);
     if (PyFunction_Check(found)) return SymValue::borrow(found);
@@ -291,8 +306,7 @@ static SymValue load_type_attr(Simulator& sim, const SymValue& owner, PyObject* 
         return sim.call(SymValue::borrow(get), {sim.found_in_class(found), SymValue::borrow(Py_None), owner});
       return sim.from_outside(sim.check(PyObject_GetAttr(owner.get(), name)));
     }
-    SourceId type_source = world.sources().constant(world.pool().add(owner.get()));
-    return world.wrap(found, world.sources().keyed(SourceKind::kTypeAttr, type_source, world.pool().add(name)));
+    return sim.read_from_class(type, name, found);
   }
   if (in_meta) return Py_TYPE(in_meta)->tp_descr_get ? sim.bind(in_meta, owner) : sim.found_in_class(in_meta);
   PyObject* hook = sim.lookup_type(meta, interned("__getattr__"));
@@ -433,11 +447,8 @@ SymValue Simulator::load_super_attr(PyTypeObject* start, const SymValue& self, P
     // The first base that has it in its own dictionary; _PyType_Lookup on that base finds the same object.
     Ref own = Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(base), "__dict__"));
     if (!own || PyMapping_HasKey(own.get(), name) != 1) continue;
-    PyObject* found = lookup_type(base, name);
-    if (!Py_TYPE(found)->tp_descr_get) {
-      SourceId source = world_.sources().constant(world_.pool().add(reinterpret_cast<PyObject*>(base)));
-      return world_.wrap(found, world_.sources().keyed(SourceKind::kTypeAttr, source, world_.pool().add(name)));
-    }
+    PyObject* found = lookup_attribute(base, name);
+    if (!Py_TYPE(found)->tp_descr_get) return read_from_class(base, name, found);
     if (on_class && PyFunction_Check(found)) return SymValue::borrow(found);
     if (on_class && Py_TYPE(found) != &PyClassMethod_Type && Py_TYPE(found) != &PyStaticMethod_Type)
       return from_outside(check(Py_TYPE(found)->tp_descr_get(found, nullptr, obj)));

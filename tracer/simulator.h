@@ -238,6 +238,9 @@ class Simulator {
   void write_outside_attr(PyObject* obj, PyObject* dict, PyObject* name, const SymValue& value);
   // What the type's method-resolution order has, guarded; null if nothing.
   PyObject* lookup_type(PyTypeObject* type, PyObject* name);
+  // The same for a caller that hands out what is no descriptor by read_from_class.
+  PyObject* lookup_attribute(PyTypeObject* type, PyObject* name);
+  SymValue read_from_class(PyTypeObject* type, PyObject* name, PyObject* found);
   SymValue found_in_class(PyObject* descriptor);
   SymValue bind(PyObject* descriptor, const SymValue& owner);
   void require_read_in_place(PyObject* descriptor, PyObject* obj, PyObject* value);
@@ -415,6 +418,7 @@ class Simulator {
  private:
   friend struct ProxyCall;
   friend class RecipeBuilder;
+  PyObject* find_in_type(PyTypeObject* type, PyObject* name);
   void require_none_refused();
   void step(SimFrame& frame);
   void note_line(const SimFrame& frame);

@@ -86,8 +86,7 @@ static SymValue found_in_tensor_class(Simulator& sim, const SymValue& owner, PyO
   if (Py_TYPE(found) == &PyMemberDescr_Type)
     sim.stop(StopReason::kUnsupportedAttribute, fmt::format("'{}', a slot of a tensor", PyUnicode_AsUTF8(name)));
   if (Py_TYPE(found)->tp_descr_get) return sim.bind(found, owner);
-  SourceId type_source = world.sources().constant(world.pool().add(reinterpret_cast<PyObject*>(Py_TYPE(fake))));
-  return world.wrap(found, world.sources().keyed(SourceKind::kTypeAttr, type_source, world.pool().add(name)));
+  return sim.read_from_class(Py_TYPE(fake), name, found);
 }
 
 // The rules of PyObject_GenericGetAttr. Empty: no such attribute (no error is set).
@@ -95,7 +94,7 @@ static std::optional<SymValue> find_tensor_attr(Simulator& sim, const SymValue& 
   PyObject* fake = owner.get();
   World::OverlayRead written = sim.world().overlay(fake, name);
   if (written.found && written.value) return SymValue::borrow(written.value);
-  PyObject* found = sim.lookup_type(Py_TYPE(fake), name);
+  PyObject* found = sim.lookup_attribute(Py_TYPE(fake), name);
   if (found) rely_on_descriptor(sim, found);
   if (!found || !is_data_descriptor(found))
     if (auto own = find_in_tensor_dict(sim, fake, name)) return own;

@@ -62,6 +62,15 @@ void World::rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* foun
     guard(GuardKind::kTypeAttrAbsent, source, name);
 }
 
+void World::rely_on_type_attr_read(PyTypeObject* type, PyObject* name, PyObject* found) {
+  if (!found || !(PyLong_CheckExact(found) || PyFloat_CheckExact(found))) return rely_on_type_attr(type, name, found);
+  PyObject* holder = reinterpret_cast<PyObject*>(type);
+  if (!read_numbers_.insert(holder, name)) return;
+  SourceId source = sources().constant(pool_.add(holder));
+  guard(GuardKind::kTypeIs, sources().keyed(SourceKind::kTypeAttr, source, pool_.add(name)),
+        reinterpret_cast<PyObject*>(Py_TYPE(found)));
+}
+
 void World::rely_on_item(PyObject* dict, PyObject* name, PyObject* value) {
   if (!relied_on_.insert(dict, name)) return;
   SourceId source = sources().constant(pool_.add(dict));

@@ -140,6 +140,8 @@ class World {
   void guard_same(graph::SourceId a, graph::SourceId b, bool same);
   // Guards, once in a capture, what a constant type or dictionary has by that name. Null: nothing.
   void rely_on_type_attr(PyTypeObject* type, PyObject* name, PyObject* found);
+  // The same where the caller reads it from there: of a number only that it is one, a look at its value guards that.
+  void rely_on_type_attr_read(PyTypeObject* type, PyObject* name, PyObject* found);
   void rely_on_mro(PyTypeObject* type);
   // Of a C function without arguments.
   void rely_on_answer(PyObject* question, PyObject* answer);
@@ -272,6 +274,7 @@ class World {
   std::unordered_map<PyObject*, Aside> aside_;  // by what stands for it
   std::unordered_set<PyObject*> unread_;
   std::unordered_set<PyObject*> compared_in_c_;  // dictionaries
+  AddressPairSet read_numbers_;                  // those of the classes that have them, and their names
   AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_constants_;

@@ -92,7 +92,68 @@ class LoopOverBreaks(Counted):
         return x
 
 
+def counter_of_its_class():
+    class Counts(Counted):
+        total = 0
+
+        def forward(self, x):
+            y = self.linear(x)
+            type(self).total += 1
+            return y.relu()
+
+        def state(self):
+            return self.total
+
+    return Counts()
+
+
+def number_of_the_class_that_is_read():
+    class Counts(Counted):
+        total = 0
+
+        def forward(self, x):
+            return self.linear(x) + self.total
+
+        def state(self):
+            type(self).total += 1
+
+    return Counts()
+
+
+def number_of_a_base_that_super_reads():
+    class Base(Counted):
+        total = 0
+
+    class Counts(Base):
+        def forward(self, x):
+            return self.linear(x) + super().total
+
+        def state(self):
+            Base.total += 1
+
+    return Counts()
+
+
+def rate_of_a_class():
+    class Settings:
+        rate = 1.0
+
+    class Scales(Counted):
+        def forward(self, x):
+            return self.linear(x) * Settings.rate
+
+        def state(self):
+            Settings.rate *= 0.9
+            return Settings.rate
+
+    return Scales()
+
+
 MODELS = [
+    counter_of_its_class,
+    number_of_the_class_that_is_read,
+    number_of_a_base_that_super_reads,
+    rate_of_a_class,
     Counter,
     CounterInBetween,
     CounterThatIsRead,
@@ -106,6 +167,8 @@ MODELS = [
 
 
 def state(model):
+    if hasattr(model, "state"):
+        return model.state()
     return model.calls, model.rate, model.table, model.items
 
 
