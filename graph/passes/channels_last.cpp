@@ -7,6 +7,7 @@
 #include "graph/generated/builders.h"
 #include "graph/generated/op_ids.h"
 #include "graph/passes/onednn.h"
+#include "graph/passes/relayout.h"
 
 namespace framejit::graph {
 namespace {
@@ -19,7 +20,7 @@ class Layouter {
   Layouter(const Graph& from, const InferEnvironment& environment)
       : from_(from), values_(from, to_, environment), builder_(to_, environment), aliases_(from) {}
 
-  std::optional<RelaidGraph> run() {
+  std::optional<ChangedGraph> run() {
     find_written();
     for (ValueId input : from_.inputs()) values_.add_input(input);
     for (size_t n = 0; n < from_.node_count(); ++n) {
@@ -27,7 +28,7 @@ class Layouter {
       if (!node.erased && !(is_better_channels_last(node) ? add_convolution(node) : values_.add(node)))
         return std::nullopt;
     }
-    RelaidGraph relaid;
+    ChangedGraph relaid;
     // A copy costs about what a convolution saves.
     if (!values_.finish(relaid.values) || 2 * (copied_ + values_.copied()) > convolved_) return std::nullopt;
     relaid.graph = std::move(to_);
@@ -109,7 +110,7 @@ bool has_images(const Graph& graph) {
 
 }  // namespace
 
-std::optional<RelaidGraph> lay_out_channels_last(const Graph& graph, const InferEnvironment& environment) {
+std::optional<ChangedGraph> lay_out_channels_last(const Graph& graph, const InferEnvironment& environment) {
   if (!has_images(graph)) return std::nullopt;
   return Layouter(graph, environment).run();
 }

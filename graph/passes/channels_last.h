@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "graph/infer.h"
-#include "graph/passes/relayout.h"
+#include "graph/passes/changed_graph.h"
 
 namespace framejit::graph {
 
 // Results are within rounding of the original's; outputs are laid out as there. Nothing where there is no such
 // convolution, or where it would copy too much.
-std::optional<RelaidGraph> lay_out_channels_last(const Graph& graph, const InferEnvironment& environment);
+std::optional<ChangedGraph> lay_out_channels_last(const Graph& graph, const InferEnvironment& environment);
 
 }  // namespace framejit::graph

@@ -7,6 +7,7 @@
 #include "graph/generated/op_ids.h"
 #include "graph/passes/frozen.h"
 #include "graph/passes/onednn.h"
+#include "graph/passes/relayout.h"
 
 namespace framejit::graph {
 namespace {
@@ -44,7 +45,7 @@ class Packer {
         is_output_(from.value_count()),
         absorbed_(from.node_count()) {}
 
-  std::optional<RelaidGraph> run() {
+  std::optional<ChangedGraph> run() {
     find_readers();
     for (ValueId input : from_.inputs()) values_.add_input(input);
     for (size_t n = 0; n < from_.node_count(); ++n) {
@@ -54,7 +55,7 @@ class Packer {
       if (failed_) return std::nullopt;
     }
     if (packed_ == 0) return std::nullopt;
-    RelaidGraph packed;
+    ChangedGraph packed;
     if (!values_.finish(packed.values)) return std::nullopt;
     packed.graph = std::move(to_);
     return packed;
@@ -268,8 +269,8 @@ class Packer {
 
 }  // namespace
 
-std::optional<RelaidGraph> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs,
-                                        const PackedOps& ops, const InferEnvironment& environment) {
+std::optional<ChangedGraph> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs,
+                                         const PackedOps& ops, const InferEnvironment& environment) {
   return Packer(graph, frozen_inputs, ops, environment).run();
 }
 

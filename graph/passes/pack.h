@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 #include "graph/infer.h"
-#include "graph/passes/relayout.h"
+#include "graph/passes/changed_graph.h"
 
 namespace framejit::graph {
 
@@ -20,7 +20,7 @@ struct PackedOps {
 };
 
 // Results are within rounding of the original's; outputs are laid out as there. Nothing if there is nothing to pack.
-std::optional<RelaidGraph> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs,
-                                        const PackedOps& ops, const InferEnvironment& environment);
+std::optional<ChangedGraph> pack_weights(const Graph& graph, const std::vector<bool>& frozen_inputs,
+                                         const PackedOps& ops, const InferEnvironment& environment);
 
 }  // namespace framejit::graph

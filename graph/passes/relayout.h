@@ -8,13 +8,9 @@
 #include "graph/alias.h"
 #include "graph/builder.h"
 #include "graph/node_copy.h"
+#include "graph/passes/changed_graph.h"
 
 namespace framejit::graph {
-
-struct RelaidGraph {
-  Graph graph;
-  std::vector<ValueId> values;  // by value of the original; invalid where it has none
-};
 
 class Relayout {
  public:

@@ -8,11 +8,11 @@
 #include "python/bindings/cuda_testing.h"
 #include "python/bindings/graph_testing.h"
 #include "python/bindings/placed_tensors.h"
+#include "runtime/torch/computed_again.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recorder.h"
 #include "runtime/torch/torch_host.h"
-#include "runtime/torch/training.h"
 
 namespace framejit {
 namespace {
@@ -214,7 +214,7 @@ PyObject* set_meta_only(PyObject*, PyObject* flag) {
 PyObject* set_small(PyObject*, PyObject* bytes) {
   const long long number = PyLong_AsLongLong(bytes);
   if (number == -1 && PyErr_Occurred()) return nullptr;
-  return PyLong_FromLongLong(torchlib::TrainingProgram::set_small(number));
+  return PyLong_FromLongLong(torchlib::set_least_computed_again(number));
 }
 
 PyMethodDef methods[] = {{"record", record, METH_VARARGS, nullptr},

@@ -167,7 +167,7 @@ uint64_t count_packed(const graph::Graph& once) {
 // Values of the rest for those of the captured graph.
 class NewValues {
  public:
-  NewValues(const std::optional<graph::RelaidGraph>& packed, const graph::FrozenSplit& split)
+  NewValues(const std::optional<graph::ChangedGraph>& packed, const graph::FrozenSplit& split)
       : packed_(packed), split_(split) {}
   ValueId operator()(ValueId captured) const {
     const ValueId id = packed_ ? packed_->values[captured.index()] : captured;
@@ -175,7 +175,7 @@ class NewValues {
   }
 
  private:
-  const std::optional<graph::RelaidGraph>& packed_;
+  const std::optional<graph::ChangedGraph>& packed_;
   const graph::FrozenSplit& split_;
 };
 
@@ -185,9 +185,9 @@ std::unique_ptr<runtime::Executable> make_frozen_executable(const graph::Capture
                                                             std::shared_ptr<Recording> recording,
                                                             OnFailure on_failure) {
   const graph::Graph& graph = capture.graph;
-  if (!may_be_replaced(graph, *recording)) return nullptr;
+  if (!may_be_relaid(graph, *recording)) return nullptr;
   const std::vector<bool> may_be_frozen = frozen_on_cpu(capture);
-  const std::optional<graph::RelaidGraph> packed = graph::pack_weights(
+  const std::optional<graph::ChangedGraph> packed = graph::pack_weights(
       graph, may_be_frozen, computes_with_onednn() ? packed_ops() : graph::PackedOps(), infer_environment());
   const graph::Graph& whole = packed ? packed->graph : graph;
   graph::FrozenSplit split = graph::split_frozen(whole, may_be_frozen);

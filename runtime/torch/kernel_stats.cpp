@@ -35,6 +35,11 @@ void count_relaid_graph() {
   ++counted().stats.relaid;
 }
 
+void count_recomputing_graph() {
+  std::lock_guard<std::mutex> lock(counted().mutex);
+  ++counted().stats.recomputing;
+}
+
 KernelStats kernel_stats() {
   std::lock_guard<std::mutex> lock(counted().mutex);
   return counted().stats;

@@ -11,9 +11,10 @@ struct KernelStats {
   uint64_t read = 0;    // from disk
   uint64_t shared = 0;  // asked for again
   uint64_t failed = 0;
-  uint64_t relaid = 0;  // graphs whose convolutions compute channels last
-  double seconds = 0;   // of compiling and reading
-  std::string failure;  // the last
+  uint64_t relaid = 0;       // graphs whose convolutions compute channels last
+  uint64_t recomputing = 0;  // graphs with a backward inside that computes again what it reads
+  double seconds = 0;        // of compiling and reading
+  std::string failure;       // the last
 };
 
 enum class KernelOutcome : uint8_t { kCompiled, kRead, kShared, kFailed };
@@ -21,6 +22,7 @@ enum class KernelOutcome : uint8_t { kCompiled, kRead, kShared, kFailed };
 // Any thread.
 void count_kernel(KernelOutcome outcome, double seconds = 0, const std::string& failure = {});
 void count_relaid_graph();
+void count_recomputing_graph();
 KernelStats kernel_stats();
 
 }  // namespace framejit::torchlib

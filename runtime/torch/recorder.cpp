@@ -115,6 +115,13 @@ at::Tensor Recorder::add_result(ValueId value) {
   return new_fake(meta, value, fake_storage(from_device(meta.device)));
 }
 
+void Recorder::follow(const std::vector<ValueId>& values) {
+  std::unordered_map<uint32_t, bool> modes;
+  for (const auto& [value, mode] : grad_modes_)
+    if (values[value].valid()) modes[values[value].value] = mode;
+  grad_modes_ = std::move(modes);
+}
+
 bool Recorder::grad_mode_of(ValueId value, bool otherwise) const {
   auto found = grad_modes_.find(value.value);
   return found == grad_modes_.end() ? otherwise : found->second;

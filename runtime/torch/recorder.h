@@ -103,6 +103,8 @@ class Recorder {
 
   // Grad mode when a view was made, where it was not the one at the start.
   bool grad_mode_of(graph::ValueId value, bool otherwise) const;
+  // The graph is another one now: by value of it, which one that is there.
+  void follow(const std::vector<graph::ValueId>& values);
   void set_ambient_grad_mode(bool enabled) { ambient_grad_mode_ = enabled; }
   // Whether grad mode was another than at the start for any operator.
   bool has_mixed_grad_mode() const { return has_mixed_grad_mode_; }

@@ -92,7 +92,10 @@ struct Recording {
   std::vector<uint32_t> differentiable_inputs;
   // The program has differentiated inside of the capture, and what that went over cannot be differentiated again.
   bool history_freed = false;
-  // The first node of the first such backward that went over a part alone: the program named what to accumulate in.
+  // Backwards inside of the capture, and the first node of the first one.
+  uint32_t backwards = 0;
+  graph::NodeId first_backward;
+  // The first node of the first of those that went over a part alone: the program named what to accumulate in.
   graph::NodeId partial_backward;
   std::vector<FreedRoot> freed_roots;
   // Inputs that the program writes through `.data`, which leaves their version as it is, and how far their version goes

@@ -18,8 +18,12 @@ bool needs_grad_modes(const graph::Graph& graph, const Recording& recording) {
 }  // namespace
 
 bool may_be_replaced(const graph::Graph& graph, const Recording& recording) {
-  return !graph.has_states() && graph.subgraph_count() == 0 && !needs_grad_modes(graph, recording) &&
-         recording.roots.empty() && recording.freed_roots.empty() && recording.written_as_data.empty();
+  return !graph.has_states() && graph.subgraph_count() == 0 && recording.roots.empty();
+}
+
+bool may_be_relaid(const graph::Graph& graph, const Recording& recording) {
+  return may_be_replaced(graph, recording) && !needs_grad_modes(graph, recording) && recording.freed_roots.empty() &&
+         recording.written_as_data.empty();
 }
 
 bool computes_with_onednn() { return at::globalContext().hasMKLDNN() && at::globalContext().userEnabledMkldnn(); }

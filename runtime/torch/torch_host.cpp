@@ -21,7 +21,7 @@
 #include "runtime/torch/number_scalar.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/recording.h"
-#include "runtime/torch/relaid_executable.h"
+#include "runtime/torch/replaced_executable.h"
 #include "runtime/torch/trace_stop.h"
 #include "runtime/torch/traced_backward.h"
 
@@ -270,6 +270,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     const std::vector<at::Tensor> tensors = unpacked(roots), named = unpacked(inputs);
     if (const char* why = why_not_backward(recording, tensors, named)) return *why_not = why, false;
     recording.history_freed |= !keeps_history;
+    if (++recording.backwards == 1) recording.first_backward = graph::NodeId(recording.recorder.graph().node_count());
     if (leaves && !named.empty() && !keeps_history && !recording.partial_backward.valid()) {
       if (recording.recorder.refuses_next()) return *why_not = "it frees a part of a result's history", false;
       recording.partial_backward = graph::NodeId(recording.recorder.graph().node_count());
@@ -344,7 +345,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
         if (!session.training && !capture.frozen_inputs.empty())
           result = make_frozen_executable(capture, session.finished, on_failure);
         if (!result && !session.training && kernels)
-          result = make_relaid_executable(capture, session.finished, on_failure);
+          result = make_replaced_executable(capture, session.finished, on_failure);
         if (result) return true;
         const bool asked_meta = recorder.asked_meta();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),

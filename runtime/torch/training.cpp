@@ -4,14 +4,14 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <set>
 
 #include "base/check.h"
 #include "graph/alias.h"
-#include "graph/expression.h"
 #include "graph/generated/builders.h"
+#include "graph/stepped.h"
+#include "runtime/torch/computed_again.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/global_state.h"
@@ -216,65 +216,25 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
   plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, fused);
 }
 
-std::atomic<int64_t> small_bytes = 64 * 1024;
-
-// Whether operands that differ in the last bit may make another result altogether. Kernels and LibTorch's operators do
-// differ there, so what it compares in the backward must be what the forward had.
-bool is_stepped(const graph::Node& node) {
-  using Op = graph::ExpressionOp;
-  const graph::Expression* expression = graph::expression_of(node.op);
-  if (!expression) return false;
-  const Op result = expression->result().op;
-  if (result >= Op::kEqual && result <= Op::kGreaterEqual) return true;
-  return std::any_of(expression->all().begin(), expression->all().end(), [](const graph::ExpressionNode& step) {
-    return step.op == Op::kCeil || step.op == Op::kFloor || step.op == Op::kTrunc || step.op == Op::kRound ||
-           step.op == Op::kFMod;
-  });
-}
-
-// Those of the forward that a stepped node of its backward hangs on.
-std::vector<ValueId> read_by_steps(const BackwardGraph& backward) {
-  const graph::Graph& graph = backward.graph;
-  std::vector<bool> wanted(graph.value_count());
-  for (size_t n = graph.node_count(); n-- > 0;) {
-    const graph::Node& node = graph.node(graph::NodeId(n));
-    bool is_wanted = is_stepped(node);
-    for (uint32_t i = 0; i < node.result_count; ++i) is_wanted = is_wanted || wanted[node.result(i).index()];
-    if (!is_wanted) continue;
-    for (size_t i = 0; i < node.operand_count; ++i)
-      graph::for_each_value(node.arg(i), [&](ValueId value) { wanted[value.index()] = true; });
-  }
-  std::vector<ValueId> found;
-  for (size_t i = 0; i < backward.saved.size(); ++i)
-    if (wanted[graph.inputs()[i].index()]) found.push_back(backward.saved[i]);
-  return found;
-}
-
-bool is_cheap(const graph::Graph& graph, const graph::Node& node) {
-  if (is_stepped(node)) return false;
-  if (codegen::fused_kind(graph, node) == codegen::FusedKind::kNone) return false;
-  return !graph.meta(node.result()).device.is_cpu() || why_no_kernels().empty();
-}
-
 bool is_never_cheap(const graph::Graph&, const graph::Node&) { return false; }
 
 }  // namespace
 
-int64_t TrainingProgram::set_small(int64_t bytes) { return small_bytes.exchange(bytes); }
-
 void TrainingProgram::choose_saved(bool kernels) {
   if (again_ || !(kernels || recording_->joint->has_recompute())) return;
   kernels_ = kernels;
-  again_.emplace(*recording_->joint, kernels ? &is_cheap : &is_never_cheap);
+  again_.emplace(*recording_->joint, kernels ? &is_cheap_again : &is_never_cheap);
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;
   for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
   if (kernels)
     for (const Part& part : parts_) {
-      const std::vector<ValueId> exact = read_by_steps(part.plans.front()->graph);
-      seen.insert(seen.end(), exact.begin(), exact.end());
+      const BackwardGraph& backward = part.plans.front()->graph;
+      const std::vector<bool> exact = graph::inputs_read_by_steps(backward.graph);
+      for (size_t i = 0; i < backward.saved.size(); ++i)
+        if (exact[i]) seen.push_back(backward.saved[i]);
     }
-  saved_ = again_->values_to_keep(needed, seen, small_bytes);
+  saved_ = again_->values_to_keep(needed, seen, least_computed_again());
   for (ValueId value : saved_)
     copied_.push_back(recording_->joint->value(value).is_input() &&
                       std::find(needed.begin(), needed.end(), value) == needed.end());

@@ -72,8 +72,6 @@ class TrainingProgram {
   // functions did, and with `kernels`, in which backwards then run elementwise operators, what these do. Before the
   // first run.
   void choose_saved(bool kernels);
-  // Saved tensors of at most so many bytes stay saved. Returns what it was; for tests.
-  static int64_t set_small(int64_t bytes);
   // Records it if there is none yet. Thread-safe. `wanted`: see BackwardPlan; it may give more.
   const BackwardPlan& plan_for(size_t block, const std::vector<at::Tensor>& gradients, const std::vector<bool>& wanted);
   // For all that an ordinary backward asks for.

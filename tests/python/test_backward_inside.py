@@ -8,8 +8,10 @@ import torch.utils.checkpoint
 from torch import nn
 
 import framejit
+from framejit import _C
 from support import counts
 from support.gradients import Net, assert_same, facts, inputs, loss_of
+from support.native import needs_kernels
 
 
 def history(make, step, compiled, calls):
@@ -398,20 +400,44 @@ def test_loss_after_a_named_backward():
     assert_same(differentiated(False), differentiated(True))
 
 
-@pytest.mark.parametrize("step", [accumulates, set_to_none, by_hand, asks_for_grad], ids=lambda step: step.__name__)
+# Those whose backward reads what an elementwise operator made, and is the only one.
+COMPUTED_AGAIN = [
+    accumulates,
+    set_to_none,
+    zero_grad,
+    zero_grad_in_place,
+    through_torch,
+    with_gradient,
+    by_hand,
+    reads_gradients,
+    own_gradients,
+    in_no_grad,
+    asks_for_grad,
+]
+
+
+@needs_kernels
+@pytest.mark.parametrize("step", WHOLE, ids=lambda step: step.__name__)
 def test_with_kernels(step):
+    """With all that can be computed again in the backward, however small."""
     torch.manual_seed(0)
     net = Net()
     other = copy.deepcopy(net)
     compiled = framejit.to_static(lambda x: step(net, x), backend="native")
-    for _ in range(3):
-        torch.testing.assert_close(compiled(inputs()), step(other, inputs()))
+    was, before = _C._testing.set_small(0), _C.kernel_stats()["recomputing"]
+    try:
+        for _ in range(3):
+            torch.testing.assert_close(compiled(inputs()), step(other, inputs()))
+    finally:
+        _C._testing.set_small(was)
     for p, q in zip(net.parameters(), other.parameters()):
         torch.testing.assert_close(p, q)
         assert (p.grad is None) == (q.grad is None)
         if p.grad is not None:
             torch.testing.assert_close(p.grad, q.grad)
+            assert facts(p.grad)[1:] == facts(q.grad)[1:]
     assert compiled.graphs
+    assert step not in COMPUTED_AGAIN or _C.kernel_stats()["recomputing"] > before
 
 
 def through_another(t, h):

@@ -7,7 +7,7 @@ namespace framejit::graph {
 namespace {
 
 std::string relaid(std::string_view text) {
-  std::optional<RelaidGraph> graph = lay_out_channels_last(parsed(text), {});
+  std::optional<ChangedGraph> graph = lay_out_channels_last(parsed(text), {});
   if (!graph) return "";
   EXPECT_EQ(verify(graph->graph), std::nullopt);
   return to_text(graph->graph);

@@ -81,7 +81,7 @@ constexpr std::string_view kNormed =
 
 TEST(PackTest, NormAndActivationBecomePartOfTheConvolution) {
   const Graph graph = parsed(kNormed);
-  std::optional<RelaidGraph> packed = pack_weights(graph, {false, true, true, true}, onednn(), {});
+  std::optional<ChangedGraph> packed = pack_weights(graph, {false, true, true, true}, onednn(), {});
   ASSERT_TRUE(packed);
   const FrozenSplit split = split_frozen(packed->graph, {false, true, true, true});
   EXPECT_EQ(operators_of(split.rest),
@@ -99,7 +99,7 @@ TEST(PackTest, WeightsThatAreNotFrozenStay) {
 }
 
 TEST(PackTest, NormOfStatisticsThatMayChangeStays) {
-  std::optional<RelaidGraph> packed = pack_weights(parsed(kNormed), {false, true, true, false}, onednn(), {});
+  std::optional<ChangedGraph> packed = pack_weights(parsed(kNormed), {false, true, true, false}, onednn(), {});
   ASSERT_TRUE(packed);
   EXPECT_EQ(operators_of(packed->graph)[2], "aten::native_batch_norm");
 }
