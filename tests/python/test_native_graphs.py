@@ -154,28 +154,38 @@ def test_graphs_compute_what_eager_does():
     assert kernels_asked_for() - before > GRAPHS / 4
 
 
+def differentiated(tensors, outputs):
+    """The outputs and their gradients, with a write in between that no gradient may see unless eager's does."""
+    differentiable = [output for output in outputs if output.requires_grad]
+    with torch.no_grad():
+        tensors[2].add_(1)
+    if not differentiable:
+        return (*outputs, *[None] * 3)
+    weights = [torch.full_like(output, 0.5) for output in differentiable]
+    return (*outputs, *torch.autograd.grad(differentiable, tensors, weights, allow_unused=True))
+
+
 @_random
-@given(programs(), st.sampled_from(SHAPES))
-def run_gradients(program, shapes):
+@given(programs(), st.sampled_from(SHAPES), st.booleans())
+def run_gradients(program, shapes, inside):
+    """`inside`: the backward is part of the compiled function."""
+
     def run(a, b, c):
         return function_of(*program)(a * 1, torch.sin(b), c + 0)  # which may be written
 
+    def step(*tensors):
+        return differentiated(tensors, run(*tensors))
+
     def results(fn):
         tensors = [tensor.requires_grad_() for tensor in arguments(shapes, torch.float64, False)]
-        outputs = fn(*tensors)
-        differentiable = [output for output in outputs if output.requires_grad]
-        with torch.no_grad():
-            tensors[2].add_(1)  # which no gradient may see that eager's does not
-        if not differentiable:
-            return (*outputs, *[None] * 3)
-        weights = [torch.full_like(output, 0.5) for output in differentiable]
-        return (*outputs, *torch.autograd.grad(differentiable, tensors, weights, allow_unused=True))
+        return fn(*tensors) if inside else differentiated(tensors, fn(*tensors))
 
     framejit.reset()
-    compiled = framejit.to_static(run, backend="native")
+    eager = step if inside else run
+    compiled = framejit.to_static(eager, backend="native")
     for _ in range(2):
         try:
-            expected = results(run)
+            expected = results(eager)
         except (RuntimeError, ValueError) as error:
             if "modified by an inplace operation" not in str(error):
                 return  # shapes that do not go together
@@ -193,9 +203,10 @@ def test_gradients_are_eagers_whatever_is_computed_again():
     """With every tensor that can be computed again, however small."""
     was = _C._testing.set_small(0)
     try:
-        before = kernels_asked_for()
+        before, recomputing = kernels_asked_for(), _C.kernel_stats()["recomputing"]
         run_gradients()
         assert kernels_asked_for() - before > GRAPHS / 4
+        assert _C.kernel_stats()["recomputing"] - recomputing > GRAPHS / 20
     finally:
         _C._testing.set_small(was)
 
