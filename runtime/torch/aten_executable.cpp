@@ -55,7 +55,7 @@ class Registers {
 class AtenExecutable final : public runtime::Executable {
  public:
   AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels, bool checks_first_run);
+                 std::shared_ptr<TrainingProgram> training, OnFailure on_failure, AtenOptions options);
 
   RunStatus run(PyObject* const* inputs, PyObject** outputs) override;
   size_t output_count() const override { return outputs_.size(); }
@@ -80,6 +80,7 @@ class AtenExecutable final : public runtime::Executable {
 
   const graph::Graph& graph_;  // the capture's, which lives as long
   OnFailure on_failure_;
+  const bool reads_elsewhere_;
   std::shared_ptr<TrainingProgram> training_;
   std::vector<OutputSpec> outputs_;
   ProgramFacts facts_;
@@ -157,10 +158,10 @@ bool is_on_cpu(const graph::Graph& graph) {
 }
 
 AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Recording> recording,
-                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure, bool kernels,
-                               bool checks_first_run)
+                               std::shared_ptr<TrainingProgram> training, OnFailure on_failure, AtenOptions options)
     : graph_(graph),
       on_failure_(on_failure),
+      reads_elsewhere_(options.reads_elsewhere),
       training_(std::move(training)),
       outputs_(recording->outputs),
       facts_(program_facts(*recording)),
@@ -176,7 +177,7 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   for (const FreedRoot& root : recording->freed_roots) keep.push_back(root.value);
   const std::vector<bool> skip = unused_views(graph, views_, keep);
   std::vector<std::shared_ptr<const FusedStep>> fused;
-  if (kernels && !graph.has_states()) {  // a kernel runs under one state, its operators may have had several
+  if (options.kernels && !graph.has_states()) {  // a kernel runs under one state, its operators may have had several
     FusedSteps found = fused_steps(graph, keep, skip, true);
     fused = std::move(found.steps);
     if (!found.apart.empty()) {
@@ -188,14 +189,14 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
       on_failure_ == OnFailure::kRaise ? graph::OutsideMemory::kMayOverlap : graph::OutsideMemory::kLiesApart;
   plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused, outside);
   if (on_failure_ == OnFailure::kRunAgain && numbers_raise_late()) on_failure_ = OnFailure::kUndo;
-  if (on_failure_ == OnFailure::kUndo || training_ || plan_.rests_on_apart()) {
+  if (on_failure_ == OnFailure::kUndo || training_ || reads_elsewhere_ || plan_.rests_on_apart()) {
     const std::vector<ValueId> written = graph::written_inputs(graph);
     const auto extent = training_ ? DistinctInputs::Extent::kStorage : DistinctInputs::Extent::kElements;
     if (!written.empty()) unshared_.emplace(graph, written, recording->recorder.constants(), extent);
   }
   if (on_failure_ == OnFailure::kUndo) undo_.emplace(graph, plan_, UndoOf::kOperators);
-  is_checked_ =
-      on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !checks_first_run) || !can_be_undone();
+  is_checked_ = on_failure_ == OnFailure::kRaise || plan_.empty() || (is_on_cpu(graph) && !options.checks_first_run) ||
+                !can_be_undone();
   for (ValueId input : graph.inputs()) input_registers_.push_back(input.value);
   for (const FreedRoot& root : recording->freed_roots) freed_.push_back({plan_.register_of(root.value), root});
   plain_outputs_ = views_.empty();
@@ -212,7 +213,8 @@ bool AtenExecutable::lie_apart(std::optional<DistinctInputs>& distinct, PyObject
 
 RunStatus AtenExecutable::run_without_kernels(PyObject* const* inputs, PyObject** outputs) {
   if (!without_kernels_)
-    without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_, false, false);
+    without_kernels_ = std::make_unique<AtenExecutable>(graph_, recording_, training_, on_failure_,
+                                                        AtenOptions{.reads_elsewhere = reads_elsewhere_});
   return without_kernels_->run(inputs, outputs);
 }
 
@@ -296,7 +298,7 @@ const UndoPlan& AtenExecutable::undo_where(bool unshared) {
 
 // Whether a call whose inputs share what is written can fail, at any step, without a trace.
 bool AtenExecutable::serves_shared_inputs() {
-  return on_failure_ == OnFailure::kUndo && !training_ && !plan_.rests_on_apart() &&
+  return on_failure_ == OnFailure::kUndo && !training_ && !reads_elsewhere_ && !plan_.rests_on_apart() &&
          undo_where(false).leaves_no_trace(plan_.step_count() - 1);
 }
 
@@ -357,9 +359,8 @@ RunStatus AtenExecutable::run(PyObject* const* inputs, PyObject** outputs) {
 std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& graph,
                                                           std::shared_ptr<Recording> recording,
                                                           std::shared_ptr<TrainingProgram> training,
-                                                          OnFailure on_failure, bool kernels, bool checks_first_run) {
-  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure, kernels,
-                                          checks_first_run);
+                                                          OnFailure on_failure, AtenOptions options) {
+  return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure, options);
 }
 
 }  // namespace framejit::torchlib

@@ -53,7 +53,8 @@ class FrozenExecutable final : public runtime::Executable {
         facts_(program_facts(*recording)),
         once_(split_.once, split_.once.outputs(), recording->recorder.constants()) {
     add_written(recording->recorder.constants());
-    rest_ = make_aten_executable(split_.rest, std::move(recording), nullptr, on_failure, true, true);
+    rest_ = make_aten_executable(split_.rest, std::move(recording), nullptr, on_failure,
+                                 {.kernels = true, .checks_first_run = true});
   }
 
   size_t output_count() const override { return outputs_.size(); }

@@ -19,7 +19,8 @@ class ReplacedExecutable final : public runtime::Executable {
   ReplacedExecutable(const graph::Graph& captured, graph::Graph graph, std::vector<OutputSpec> outputs,
                      std::shared_ptr<Recording> recording, OnFailure on_failure)
       : captured_(captured), graph_(std::move(graph)), outputs_(std::move(outputs)), facts_(program_facts(*recording)) {
-    program_ = make_aten_executable(graph_, std::move(recording), nullptr, on_failure, true, true);
+    program_ = make_aten_executable(graph_, std::move(recording), nullptr, on_failure,
+                                    {.kernels = true, .checks_first_run = true, .reads_elsewhere = true});
   }
 
   size_t output_count() const override { return outputs_.size(); }

@@ -349,7 +349,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
         if (result) return true;
         const bool asked_meta = recorder.asked_meta();
         result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
-                                      on_failure, kernels, asked_meta);
+                                      on_failure, {.kernels = kernels, .checks_first_run = asked_meta});
       }
       return true;
     });

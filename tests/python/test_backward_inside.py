@@ -509,3 +509,30 @@ def test_gradients_where_torchs_function_is_a_frame_of_its_own():
     for _ in range(2):
         assert torch.equal(framejit.to_static(lambda x: in_a_generator(x))(x), in_a_generator(x))
         framejit.reset()
+
+
+@needs_kernels
+def test_what_is_computed_again_is_not_what_a_write_through_another_argument_made_of_it():
+    """Of two arguments over one memory the second is written between forward and backward."""
+
+    def step(x, y, weight, other):
+        loss = (torch.sin(x) * weight + x * other).sum()
+        y.add_(1)
+        loss.backward()
+        return loss
+
+    compiled = framejit.to_static(step, backend="native")
+    was, before = _C._testing.set_small(0), _C.kernel_stats()["recomputing"]
+    try:
+        for shared in (False, True, False, True):
+            gradients = []
+            for run in (step, compiled):
+                weights = [torch.ones(5, 6, requires_grad=True) for _ in range(2)]
+                memory = inputs().numpy()  # tensors over it have a version each
+                x, y = torch.from_numpy(memory), torch.from_numpy(memory if shared else memory.copy())
+                run(x, y, *weights)
+                gradients.append([weight.grad for weight in weights])
+            torch.testing.assert_close(gradients[1], gradients[0])
+    finally:
+        _C._testing.set_small(was)
+    assert _C.kernel_stats()["recomputing"] > before

@@ -114,6 +114,25 @@ def test_a_graph_with_a_history_stays_as_it_is():
     assert relaid() == before and module[0].weight.grad is not None
 
 
+def test_an_image_that_is_written_through_another_argument_is_read_again():
+    module = block().eval()
+
+    def twice(x, y):
+        first = module(x)
+        y.mul_(2)
+        return first + module(x)
+
+    call, before = framejit.to_static(twice, backend="native"), relaid()
+    with torch.no_grad():
+        for shared in (False, True, False, True):
+            results = []
+            for run in (twice, call):
+                memory = batch().numpy()
+                results.append(run(torch.from_numpy(memory), torch.from_numpy(memory if shared else memory.copy())))
+            torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+    assert relaid() == before + 1
+
+
 def test_weights_that_change_are_read_in_each_call():
     module, x = block().eval(), batch()
     call = framejit.to_static(lambda x: module(x), backend="native")
