@@ -12,7 +12,6 @@ noise of the eager call, and the time of its own clock.
 
 import functools
 import math
-import os
 
 import capture
 import contestants
@@ -48,8 +47,8 @@ def long(length):
 
 
 def broken(breaks):
-    source = ["def function(x):"] + ["    x = x * 0.9", "    write('')"] * breaks + ["    return x"]
-    names = {"write": open(os.devnull, "w").write}
+    source = ["def function(x):"] + ["    x = x * 0.9", "    print('', end='')"] * breaks + ["    return x"]
+    names = {}
     exec(compile("\n".join(source), __file__, "exec"), names)
     return names["function"], torch.linspace(-1, 1, 16)
 

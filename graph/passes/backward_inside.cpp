@@ -53,6 +53,7 @@ class Step {
 
   static std::vector<ValueId> mapped(const std::vector<ValueId>& values, const NodeCopy& copy) {
     std::vector<ValueId> found;
+    found.reserve(values.size());
     for (ValueId value : values) found.push_back(copy.at(value));
     return found;
   }
