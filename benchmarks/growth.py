@@ -5,8 +5,8 @@ breaks in a function, beside torch.compile in the same process.
 
 The model is the GPT of the zoo with narrow layers, the chain one loop of elementwise operators, the function a straight
 line in which each operator is followed by a call that is not captured, so that their eager calls are small beside
-their capture. Linear growth has an exponent of 1 and the same time a layer or an operator at
-each size. framejit's time is the larger of two: the first call less an eager call, a difference that may drown in the
+their capture. Linear growth has an exponent of 1 and the same time a layer, an operator or a break at each size.
+framejit's time is the larger of two: the first call less an eager call, a difference that may drown in the
 noise of the eager call, and the time of its own clock.
 """
 
@@ -21,7 +21,7 @@ import torch
 harness.use_models()
 from models.handwritten import GPT  # noqa: E402
 
-# A unit is a layer of four matrix products and more, or one operator.
+# A unit is a layer of four matrix products and more, one operator, or one operator and a break.
 KINDS = {"depth": "layers of a GPT", "length": "operators in a chain", "breaks": "breaks in a function"}
 
 

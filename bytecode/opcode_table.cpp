@@ -56,8 +56,7 @@ struct NamedOpcode {
   friend constexpr bool operator<(const NamedOpcode& a, const NamedOpcode& b) { return a.name < b.name; }
 };
 
-// The opcodes of a table by name. Sorted when this is compiled: code is written by names, a hundred thousand of them
-// for a function with many breaks.
+// The opcodes of a table by name, sorted when this is compiled: each instruction that is written looks up its own.
 struct NameIndex {
   std::array<NamedOpcode, 256> rows;
   size_t size = 0;

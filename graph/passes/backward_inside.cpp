@@ -131,10 +131,11 @@ class Step {
     return found;
   }
 
+  // `kept` is in order.
   bool are_needed(const std::vector<ValueId>& kept) const {
-    return kept.size() == needed_.size() && std::all_of(kept.begin(), kept.end(), [&](ValueId id) {
-             return std::find(needed_.begin(), needed_.end(), id) != needed_.end();
-           });
+    std::vector<ValueId> needed = needed_;
+    std::sort(needed.begin(), needed.end());
+    return kept == needed;
   }
 
   // Of the backward, by others than the forward and itself; with all that an output is a view of.
@@ -184,6 +185,7 @@ class Step {
 
 std::optional<ChangedGraph> recompute_in_backward(const Graph& graph, NodeId backward, HasKernel is_cheap,
                                                   int64_t small) {
+  if (backward.index() >= graph.node_count()) return std::nullopt;  // what was recorded of it has been taken back
   return Step(graph, backward).run(is_cheap, small);
 }
 

@@ -9,8 +9,9 @@
 
 namespace framejit::graph {
 
-// `backward`: its first node, behind which there is no other backward. `is_cheap`, `small`: see rematerialize.h.
-// Nothing where nothing is gained.
+// `backward`: its first node; only what is gained rests on it that this is one. `is_cheap`, `small`: see
+// rematerialize.h. The graph that is made reads inputs where the original does not, so it does the same only where what
+// it writes of them lies apart from the others. Nothing where nothing is gained.
 std::optional<ChangedGraph> recompute_in_backward(const Graph& graph, NodeId backward, HasKernel is_cheap,
                                                   int64_t small);
 

@@ -350,3 +350,51 @@ def test_what_served_no_number_goes_after_many_calls():
         compiled(x)
     assert not counted.captures and not counted.fallbacks
     assert len(framejit._inspect.captures(compiled)) < many
+
+
+class Five(int):
+    pass
+
+
+BECOMES = [6, True, 5.0, -0.0, 0.0, float("nan"), 10**30, Five(5), property(lambda self: 7), torch.tensor(2.0), None, 5]
+
+
+@pytest.mark.parametrize("value", BECOMES, ids=lambda value: type(value).__name__ + str(value)[:4])
+@pytest.mark.parametrize("looks", [True, False])
+def test_number_of_a_class_may_become_anything(value, looks):
+    class Has:
+        number = 5
+
+    has = Has()
+
+    def function(x):
+        return (x + 1, x * has.number if looks else has.number)
+
+    def result(run):
+        try:
+            return repr([(type(item), item) for item in run(x3())])
+        except (TypeError, OverflowError) as error:
+            return repr(error)
+
+    compiled = framejit.to_static(function)
+    for number in (5, value, 5, value):
+        Has.number = number
+        for _ in range(2):
+            assert result(compiled) == result(function)
+    vars(has)["number"] = 8  # hidden where the class has a property
+    assert result(compiled) == result(function)
+    vars(has).clear()
+    del Has.number
+    with pytest.raises(AttributeError, match="number"):
+        compiled(x3())
+
+
+def test_number_of_a_class_is_the_object_that_is_there():
+    class Has:
+        number = 1000.5
+
+    compiled = framejit.to_static(lambda x: (x + 1, Has.number))
+    for number in (Has.number, float("1000.5"), float("1000.5")):
+        Has.number = number
+        assert compiled(x3())[1] is number
+    assert framejit.stats()["captures"] == 1

@@ -28,7 +28,7 @@ if _missing:
 
 
 # What nearly all test processes import. Where Python is told to write no bytecode (PYTHONDONTWRITEBYTECODE), as images
-# of containers do, each of them would compile it again: 4 seconds of 6 that it takes one to start.
+# of containers do, each of them would compile it again.
 IMPORTED = "hypothesis, numpy, pytest, sympy, torch, torch.testing"
 
 UV_LOCK = threading.Lock()  # cells are prepared by threads

@@ -53,6 +53,11 @@ TEST(BackwardInsideTest, WhatIsCheapIsComputedInFrontOfItsReader) {
                 "}\n");
 }
 
+TEST(BackwardInsideTest, ABackwardThatWasTakenBackIsNone) {
+  EXPECT_EQ(recomputed(std::string(kForward) + "  return %6\n}\n", 4), "");
+  EXPECT_EQ(recomputed(std::string(kForward) + "  return %6\n}\n", 9), "");
+}
+
 TEST(BackwardInsideTest, WhatTheProgramSeesIsKept) {
   EXPECT_EQ(recomputed(std::string(kForward) + "  %7 = aten.tanh_backward(%6, %5) : tensor<64x64xf32, cpu>\n"
                                                "  %8 = aten.mul.Tensor(%7, %3) : tensor<64x64xf32, cpu>\n"
