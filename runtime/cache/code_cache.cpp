@@ -71,6 +71,12 @@ Ref CodeCache::resume_code(uint32_t exit) {
     return known->second.code;
   Built built = build(exit);
   Ref code = built.code;
+  std::vector<Ref> dropped;  // at the end: that may run code of the program
+  std::erase_if(resume_codes_, [&](auto& known) {
+    if (is_current(known.second)) return false;
+    dropped.push_back(std::move(known.second.code));
+    return true;
+  });
   if (code) std::swap(resume_codes_[exit], built);
   return code;
 }

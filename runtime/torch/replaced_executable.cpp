@@ -53,8 +53,7 @@ std::optional<graph::ChangedGraph> with_less_kept(const graph::Graph& graph, con
   return made;
 }
 
-std::optional<graph::ChangedGraph> with_images_relaid(const graph::Graph& graph, const Recording& recording) {
-  if (!may_be_relaid(graph, recording) || !computes_with_onednn()) return std::nullopt;
+std::optional<graph::ChangedGraph> with_images_relaid(const graph::Graph& graph) {
   std::optional<graph::ChangedGraph> relaid = graph::lay_out_channels_last(graph, infer_environment());
   if (!relaid || !std::all_of(graph.outputs().begin(), graph.outputs().end(),
                               [&](graph::ValueId output) { return relaid->values[output.index()].valid(); }))
@@ -63,10 +62,12 @@ std::optional<graph::ChangedGraph> with_images_relaid(const graph::Graph& graph,
   return relaid;
 }
 
+// `recording` is of `graph`.
 std::optional<graph::ChangedGraph> changed(const graph::Graph& graph, const Recording& recording) {
   if (!may_be_replaced(graph, recording)) return std::nullopt;
   std::optional<graph::ChangedGraph> again = with_less_kept(graph, recording);
-  std::optional<graph::ChangedGraph> relaid = with_images_relaid(again ? again->graph : graph, recording);
+  if (!may_be_relaid(graph, recording) || !computes_with_onednn()) return again;
+  std::optional<graph::ChangedGraph> relaid = with_images_relaid(again ? again->graph : graph);
   if (!relaid) return again;
   if (again) {
     follow(again->values, relaid->values);

@@ -536,3 +536,24 @@ def test_what_is_computed_again_is_not_what_a_write_through_another_argument_mad
     finally:
         _C._testing.set_small(was)
     assert _C.kernel_stats()["recomputing"] > before
+
+
+@needs_kernels
+@pytest.mark.parametrize("returned", [True, False])
+def test_a_step_of_convolutions(returned):
+    torch.manual_seed(0)
+    net = nn.Sequential(*[nn.Conv2d(16, 16, 1, bias=False), nn.SiLU()] * 3, nn.Conv2d(16, 16, 3, bias=False))
+    other, x = copy.deepcopy(net), torch.randn(2, 16, 40, 40)
+
+    def step(net):
+        net.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss if returned else None
+
+    compiled, before = framejit.to_static(step, backend="native"), _C.kernel_stats()["recomputing"]
+    for _ in range(3):
+        torch.testing.assert_close(compiled(net), step(other))
+        for p, q in zip(net.parameters(), other.parameters()):
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6)
+    assert _C.kernel_stats()["recomputing"] > before
