@@ -93,19 +93,16 @@ void Engine::reset() {
 
 namespace {
 
-bool begins_with_any(PyObject* code, const std::vector<std::string>& prefixes) {
+bool is_of_file(PyObject* code, const PrefixSet& prefixes) {
   const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
   if (!file) PyErr_Clear();
-  const std::string_view name = file ? file : "";
-  return name.empty() || std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
-           return name.substr(0, prefix.size()) == prefix;
-         });
+  return !file || !*file || prefixes.begins(file);
 }
 
 }  // namespace
 
-bool Engine::is_standard(PyObject* code) const { return begins_with_any(code, standard_prefixes); }
-bool Engine::is_skipped(PyObject* code) const { return is_standard(code) || begins_with_any(code, library_prefixes); }
+bool Engine::is_standard(PyObject* code) const { return is_of_file(code, standard_prefixes); }
+bool Engine::is_skipped(PyObject* code) const { return is_standard(code) || is_of_file(code, library_prefixes); }
 
 bool Engine::mark_eager(PyObject* code) {
   set_code_mark(code, CodeMark::kEager);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/prefix_set.h"
 #include "bytecode/decoded_code.h"
 #include "codegen/twin.h"
 #include "runtime/executable.h"
@@ -55,8 +56,8 @@ class Engine {
 
   // Frames of files that begin with one of these run eagerly when a frame hook meets them. No break is made inside the
   // standard library's: the call of it runs eagerly as a whole, and what it calls is captured by itself.
-  std::vector<std::string> standard_prefixes;
-  std::vector<std::string> library_prefixes;
+  PrefixSet standard_prefixes;
+  PrefixSet library_prefixes;
   bool is_standard(PyObject* code) const;
   bool is_skipped(PyObject* code) const;
 

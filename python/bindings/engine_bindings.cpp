@@ -96,8 +96,8 @@ PyObject* set_skipped_prefixes(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO", &standard, &library) || !read_prefixes(standard, &standard_prefixes) ||
       !read_prefixes(library, &library_prefixes))
     return nullptr;
-  engine().standard_prefixes = std::move(standard_prefixes);
-  engine().library_prefixes = std::move(library_prefixes);
+  engine().standard_prefixes = PrefixSet(std::move(standard_prefixes));
+  engine().library_prefixes = PrefixSet(std::move(library_prefixes));
   Py_RETURN_NONE;
 }
 

@@ -189,7 +189,7 @@ PyObject* set_graph_hooks(PyObject*, PyObject* args) {
     if (!prefix) return nullptr;
     texts.emplace_back(prefix);
   }
-  torchlib::graph_hooks() = {Ref::borrow(value_type), Ref::borrow(error_type), std::move(texts)};
+  torchlib::graph_hooks() = {Ref::borrow(value_type), Ref::borrow(error_type), PrefixSet(std::move(texts))};
   Py_RETURN_NONE;
 }
 

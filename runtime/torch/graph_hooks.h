@@ -3,8 +3,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "base/prefix_set.h"
 #include "base/py_ref.h"
 
 namespace framejit::torchlib {
@@ -12,7 +12,7 @@ namespace framejit::torchlib {
 struct GraphHooks {
   Ref value_type;
   Ref error_type;
-  std::vector<std::string> library_prefixes;
+  PrefixSet library_prefixes;
 };
 
 GraphHooks& graph_hooks();

@@ -2,7 +2,6 @@
 
 #include <torch/csrc/Exceptions.h>
 
-#include <algorithm>
 #include <initializer_list>
 
 #include "graph/print.h"
@@ -85,12 +84,6 @@ std::string text_of(PyObject* object, const char* name) {
   return text ? text : "";
 }
 
-bool is_of_library(const std::string& file) {
-  const auto& prefixes = graph_hooks().library_prefixes;
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](const auto& p) { return file.compare(0, p.size(), p) == 0; });
-}
-
 // The innermost line that is not torch's or framejit's.
 graph::LocationId callers_location(graph::Graph& graph) {
   Ref frame = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
@@ -98,7 +91,7 @@ graph::LocationId callers_location(graph::Graph& graph) {
     Ref code = attribute(frame.get(), "f_code");
     if (!code) break;
     const std::string file = text_of(code.get(), "co_filename");
-    if (!is_of_library(file)) {
+    if (!graph_hooks().library_prefixes.begins(file)) {
       Ref line = attribute(frame.get(), "f_lineno");
       const long number = line && PyLong_Check(line.get()) ? PyLong_AsLong(line.get()) : 0;
       PyErr_Clear();
