@@ -457,10 +457,14 @@ SymValue World::wrap_set(PyObject* real, SourceId source) {
 }
 
 void World::guard_existence() {
-  std::unordered_set<uint32_t> guarded;
-  for (const graph::Guard& row : capture_.guards.rows()) guarded.insert(row.source.value);
-  for (SourceId source : found_)
-    if (guarded.insert(source.value).second) guard(GuardKind::kNotUnbound, source);
+  std::vector<bool> guarded(capture_.sources.size());
+  for (const graph::Guard& row : capture_.guards.rows())
+    if (row.source.valid()) guarded[row.source.index()] = true;
+  for (SourceId source : found_) {
+    if (guarded[source.index()]) continue;
+    guarded[source.index()] = true;
+    guard(GuardKind::kNotUnbound, source);
+  }
 }
 
 }  // namespace framejit

@@ -1,8 +1,7 @@
 // Orders the guards of a capture into a program: each source's read before its first use, and all that hangs on one
 // dictionary together, where the dictionary itself is first known.
-#include <unordered_map>
-
 #include "base/check.h"
+#include "runtime/guards/by_owner.h"
 #include "runtime/guards/snapshot.h"
 #include "runtime/python_util.h"
 
@@ -35,6 +34,7 @@ class GuardCompiler {
   }
 
  private:
+  static constexpr uint32_t kNone = 0xffffffffu;
   using OpCode = GuardProgram::OpCode;
   using Op = GuardProgram::Op;
 
@@ -51,6 +51,8 @@ class GuardCompiler {
     guarded_.assign(count, false);
     static_type_.assign(count, nullptr);
     owner_.assign(count, SourceId());
+    group_of_.assign(count, kNone);
+    type_guard_.assign(count, kNone);
     emitted_.assign(guards_.size(), false);
     program_.registers_.assign(std::max<size_t>(count, 1), nullptr);  // one that every operation may name
     for (uint32_t i = 0; i < guards_.size(); ++i) learn_guard(i);
@@ -62,8 +64,10 @@ class GuardCompiler {
     }
     for (size_t i = 0; i < count; ++i)
       if (needed_[i]) learn_owner(SourceId(i));
-    for (uint32_t i = 0; i < guards_.size(); ++i)
-      if (SourceId owner = owner_of_guard(guards_[i]); owner.valid()) group_guards_[owner].push_back(i);
+    guard_owner_.reserve(guards_.size());
+    for (const Guard& guard : guards_) guard_owner_.push_back(owner_of_guard(guard));
+    group_sources_.sort(owner_, count);
+    group_guards_.sort(guard_owner_, count);
   }
 
   void require(SourceId source) {
@@ -88,7 +92,7 @@ class GuardCompiler {
     auto* type = reinterpret_cast<PyTypeObject*>(object(guard.object));
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) return;
     static_type_[guard.source.index()] = type;
-    type_guard_[guard.source] = i;
+    type_guard_[guard.source.index()] = i;
   }
 
   bool is_constant(SourceId id) const { return sources_.at(id).kind == SourceKind::kConst; }
@@ -103,7 +107,6 @@ class GuardCompiler {
         source.kind == SourceKind::kMethodFunction)
       owner = owner_[source.base.index()];
     owner_[id.index()] = owner;
-    if (owner.valid()) group_sources_[owner].push_back(id);
   }
 
   SourceId owner_of_guard(const Guard& guard) const {
@@ -233,9 +236,9 @@ class GuardCompiler {
 
   // All that hangs on one dictionary or constant type.
   void open_group(SourceId owner, uint32_t guard) {
-    if (group_of_.count(owner)) return;
+    if (group_of_[owner.index()] != kNone) return;
     const uint32_t group = static_cast<uint32_t>(program_.groups_.size());
-    group_of_[owner] = group;
+    group_of_[owner.index()] = group;
     program_.groups_.emplace_back();
     const bool of_type = is_constant(owner) && PyType_Check(program_.registers_[owner.index()]);
     PyObject* type = of_type ? program_.registers_[owner.index()] : nullptr;
@@ -248,12 +251,12 @@ class GuardCompiler {
     const uint32_t start = next();
     const OpCode open = of_type ? OpCode::kTypeGroup : of_instance ? OpCode::kInstanceGroup : OpCode::kDictGroup;
     add({open, owner.value, 0, guard, type, group});
-    for (SourceId member : group_sources_[owner])
-      if (!read_[member.index()]) {
-        read_[member.index()] = true;
-        emit_read(member, sources_.at(member), guard_that_needs(member, guard));
+    for (uint32_t member : group_sources_.of(owner))
+      if (!read_[member]) {
+        read_[member] = true;
+        emit_read(SourceId(member), sources_.at(SourceId(member)), guard_that_needs(SourceId(member), guard));
       }
-    for (uint32_t i : group_guards_[owner]) emit_row(i);
+    for (uint32_t i : group_guards_.of(owner)) emit_row(i);
     add({of_type ? OpCode::kTypeArm : OpCode::kDictArm, owner.value, 0, guard, type, group});
     program_.ops_[start].other = next();
   }
@@ -270,8 +273,7 @@ class GuardCompiler {
 
   void emit_guard(uint32_t i) {
     if (emitted_[i]) return;
-    SourceId owner = owner_of_guard(guards_[i]);
-    if (owner.valid()) {
+    if (SourceId owner = guard_owner_[i]; owner.valid()) {
       read(owner, i);
       open_group(owner, i);
     }
@@ -295,11 +297,11 @@ class GuardCompiler {
       program_.tensors_.pack(facts, program_.tensor_words_);
     } else if (guard.kind == GuardKind::kHasNoKey) {
       op.number = static_cast<uint64_t>(PyObject_Hash(op.object));
-    } else if (guard.kind == GuardKind::kDictKeys && owner_of_guard(guard).valid()) {
-      program_.groups_[group_of_.at(guard.source)].ordered = true;
+    } else if (guard.kind == GuardKind::kDictKeys && guard_owner_[i].valid()) {
+      program_.groups_[group_of_[guard.source.index()]].ordered = true;
     } else if (guard.kind == GuardKind::kLength && is_dict(guard.source)) {
       // What reads the field of a dictionary comes after what has seen one.
-      if (auto type = type_guard_.find(guard.source); type != type_guard_.end()) emit_guard(type->second);
+      if (const uint32_t type = type_guard_[guard.source.index()]; type != kNone) emit_guard(type);
       return add_dict_length(op);
     } else if (guard.kind == GuardKind::kApart && !ends_apart_set(i, op)) {
       return;
@@ -390,11 +392,10 @@ class GuardCompiler {
   const std::vector<Guard>& guards_;
   std::vector<bool> needed_, read_, guarded_, emitted_;
   std::vector<PyTypeObject*> static_type_;
-  std::vector<SourceId> owner_;
+  std::vector<SourceId> owner_, guard_owner_;
   std::vector<SourceId> required_;
-  std::unordered_map<SourceId, std::vector<SourceId>> group_sources_;
-  std::unordered_map<SourceId, std::vector<uint32_t>> group_guards_;
-  std::unordered_map<SourceId, uint32_t> group_of_, type_guard_;
+  ByOwner group_sources_, group_guards_;
+  std::vector<uint32_t> group_of_, type_guard_;  // by source; kNone: there is none
 };
 
 GuardProgram::GuardProgram(const graph::Capture& capture, const ConstTable& pool, const TensorGuards& tensors)
