@@ -77,7 +77,18 @@ void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& 
       for_each_value(node.arg(i), [&](ValueId id) { out.push_back(id); });
 }
 
+bool writes_anything(const Graph& graph) {
+  std::vector<ValueId> written;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    if (graph.node(NodeId(n)).erased) continue;
+    written_values(graph, graph.node(NodeId(n)), written);
+    if (!written.empty()) return true;
+  }
+  return false;
+}
+
 std::vector<ValueId> written_inputs(const Graph& graph) {
+  if (!writes_anything(graph)) return {};
   const AliasClasses aliases(graph);
   std::vector<ValueId> written, all;
   for (size_t n = 0; n < graph.node_count(); ++n) {

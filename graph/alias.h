@@ -35,6 +35,8 @@ class AliasClasses {
 // The values that a node writes. Of an operator with unknown schema: all of its operands.
 void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& out);
 
+bool writes_anything(const Graph& graph);
+
 // What the graph writes of its inputs: inputs, and values that may share storage with one.
 std::vector<ValueId> written_inputs(const Graph& graph);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -65,9 +66,10 @@ std::optional<double> fitting(double number, DType elements) {
 OpId number_op(NumberOp op) { return all()[static_cast<size_t>(op)]; }
 
 std::optional<NumberOp> find_number_op(OpId op) {
-  for (size_t i = 0; i < all().size(); ++i)
-    if (all()[i] == op) return static_cast<NumberOp>(i);
-  return std::nullopt;
+  static const auto [first, last] = std::minmax_element(all().begin(), all().end());
+  if (op < *first || *last < op) return std::nullopt;  // nearly all are
+  const auto found = std::find(all().begin(), all().end(), op);
+  return found == all().end() ? std::nullopt : std::optional(static_cast<NumberOp>(found - all().begin()));
 }
 
 size_t number_operand_count(NumberOp op) { return kRows[static_cast<size_t>(op)].operands; }

@@ -227,6 +227,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
   // Not above autograd, where the graph of gradients shows it.
   const graph::DType numbers = is_below_autograd() ? type_of_numbers(graph, node) : graph::DType::kUndefined;
+  step.arguments.reserve(node.operand_count);
+  step.results.reserve(node.result_count);
   const bool bumps_versions = is_below_autograd() && (step.op->custom || step.op->write_count != WriteCount::kNobody);
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
@@ -265,6 +267,7 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
            graph::OutsideMemory outside)
     : kind_(kind) {
   find_canonical(graph);
+  steps_.reserve(graph.live_node_count());
   std::vector<const std::shared_ptr<const FusedStep>*> fused_at(fused.empty() ? 0 : graph.node_count());
   for (const auto& step : fused)
     for (graph::NodeId id : step->nodes()) fused_at[id.index()] = &step;

@@ -134,16 +134,6 @@ bool has_inner_leaf(Recording& recording) {
   return found;
 }
 
-bool writes_anything(const graph::Graph& graph) {
-  std::vector<ValueId> written;
-  for (size_t n = 0; n < graph.node_count(); ++n) {
-    const graph::Node& node = graph.node(graph::NodeId(n));
-    if (!node.erased) graph::written_values(graph, node, written);
-    if (!written.empty()) return true;
-  }
-  return false;
-}
-
 // By alias class: what the graph writes by operators that count in a tensor's version. The dispatcher counts for fakes
 // as well.
 struct CountedWrites {
@@ -170,7 +160,7 @@ CountedWrites counted_writes(const graph::Graph& graph, const graph::AliasClasse
 
 void find_written_inputs(Recording& recording) {
   const graph::Graph& graph = recording.recorder.graph();
-  if (!writes_anything(graph)) return;
+  if (!graph::writes_anything(graph)) return;
   const graph::AliasClasses aliases(graph);
   const CountedWrites writes = counted_writes(graph, aliases);
   for (uint32_t i = 0; i < recording.inputs.size(); ++i) {

@@ -68,6 +68,15 @@ void UndoLog::undo() {
 
 namespace {
 
+bool leaves_any_trace(const graph::Graph& graph) {
+  constexpr uint32_t kLeavesOne = graph::kOpSideEffect | graph::kOpRandom | graph::kOpMetaInPlace;
+  for (size_t n = 0; n < graph.node_count(); ++n) {
+    const graph::Node& node = graph.node(graph::NodeId(n));
+    if (!node.erased && (graph::op_info(node.op).flags & kLeavesOne)) return true;
+  }
+  return graph::writes_anything(graph);
+}
+
 // What the program can see of a node's run, other than its results.
 class Trace {
  public:
@@ -136,7 +145,8 @@ std::vector<int64_t> indices_of(const Plan& plan, const graph::Node& node) {
 
 }  // namespace
 
-UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, UndoOf failures) {
+UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, UndoOf failures) : first_trace_(plan.step_count()) {
+  if (!leaves_any_trace(graph)) return;
   const Trace trace(graph);
   const size_t count = plan.step_count();
   size_t saved_end = 0;  // nothing behind the last operator that may raise needs saving
@@ -148,7 +158,6 @@ UndoPlan::UndoPlan(const graph::Graph& graph, const Plan& plan, UndoOf failures)
   std::vector<bool> is_input(plan.register_count(), false);
   for (ValueId input : graph.inputs()) is_input[plan.register_of(input)] = true;
   rows_.resize(saved_end);
-  first_trace_ = count;
   for (size_t s = 0; s < count; ++s) {
     const graph::Node& node = graph.node(plan.step_node(s));
     const std::vector<ValueId> writes = trace.writes(plan.step_nodes(s));
