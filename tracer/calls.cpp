@@ -148,8 +148,7 @@ PyObject* overridden_method(PyObject* bound) {
   return own || !descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type ? nullptr : descriptor;
 }
 
-void Simulator::require_none_refused() {
-  if (!services_.gate.has_refused()) return;
+void Simulator::stop_at_refused() {
   const std::string refused = services_.gate.take_refused();
   PyErr_Clear();
   stop(StopReason::kUnknownCall, fmt::format("C code calls {}", refused));

@@ -18,7 +18,8 @@ class FrameGate {
   virtual void end_open(int token) = 0;
   // The first function that was kept out since this was asked last; empty: none.
   virtual std::string take_refused() = 0;
-  virtual bool has_refused() const = 0;
+  // What take_refused() would give now and later, for this thread. Lives as long as the thread.
+  virtual const std::string& refused() const = 0;
 };
 
 // The gate as one of its functions leaves it, for a scope.

@@ -26,9 +26,10 @@ SymValue Simulator::call_module(PyObject* module, CallArgs args, bool plain) {
 }
 
 bool Simulator::has_hooks(PyObject* module) {
-  static const char* const kOwn[] = {"_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"};
-  static const char* const kGlobal[] = {"_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
-                                        "_global_forward_pre_hooks"};
+  static PyObject* const of_module[] = {interned("_backward_hooks"), interned("_backward_pre_hooks"),
+                                        interned("_forward_hooks"), interned("_forward_pre_hooks")};
+  static PyObject* const of_all[] = {interned("_global_backward_pre_hooks"), interned("_global_backward_hooks"),
+                                     interned("_global_forward_hooks"), interned("_global_forward_pre_hooks")};
   auto filled = [&](PyObject* dict, graph::SourceId source) {
     if (!dict || !PyDict_Check(dict)) return true;
     if (source.valid()) {
@@ -41,8 +42,7 @@ bool Simulator::has_hooks(PyObject* module) {
   PyObject* dict = slot ? *slot : nullptr;
   if (!dict) return true;
   graph::SourceId source = world_.source_of(module);
-  for (const char* name : kOwn) {
-    PyObject* key = interned(name);
+  for (PyObject* key : of_module) {
     if (is_written(module, dict, key)) return true;
     graph::SourceId table;
     if (source.valid())
@@ -51,8 +51,7 @@ bool Simulator::has_hooks(PyObject* module) {
     if (filled(PyDict_GetItemWithError(dict, key), table)) return true;
   }
   PyObject* globals = PyModule_GetDict(library().module_file);
-  for (const char* name : kGlobal) {
-    PyObject* key = interned(name);
+  for (PyObject* key : of_all) {
     PyObject* table = PyDict_GetItemWithError(globals, key);
     world_.rely_on_item(globals, key, table);
     if (table && filled(table, world_.sources().constant(world_.pool().add(table)))) return true;

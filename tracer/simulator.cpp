@@ -51,18 +51,24 @@ bool is_library_file(PyObject* filename) {
 
 // A literal is met again and again at one address. What the table has once held stays: others have it borrowed.
 PyObject* interned(const char* text) {
-  static std::array<PyObject*, 512> by_address{};
-  PyObject*& known = by_address[(reinterpret_cast<uintptr_t>(text) * 0x9E3779B97F4A7C15u) >> 55];
-  if (known && strcmp(PyUnicode_AsUTF8(known), text) == 0) return known;
-  known = PyUnicode_InternFromString(text);
-  FJ_CHECK(known, "out of memory");
-  return known;
+  struct Known {
+    PyObject* object;
+    const char* text;  // the object's
+  };
+  static std::array<Known, 512> by_address{};
+  Known& known = by_address[(reinterpret_cast<uintptr_t>(text) * 0x9E3779B97F4A7C15u) >> 55];
+  if (known.object && strcmp(known.text, text) == 0) return known.object;
+  PyObject* object = PyUnicode_InternFromString(text);
+  FJ_CHECK(object, "out of memory");
+  known = {object, PyUnicode_AsUTF8(object)};
+  return object;
 }
 
 Simulator::Simulator(const SegmentStart& start, const TracerServices& services, std::optional<StopTrace> until,
                      RefusedNode refused, const StopsOfStack& aside)
     : start_(start),
       services_(services),
+      refused_frame_(services.gate.refused()),
       until_(std::move(until)),
       refused_(std::move(refused)),
       aside_(aside),

@@ -419,7 +419,11 @@ class Simulator {
   friend struct ProxyCall;
   friend class RecipeBuilder;
   PyObject* find_in_type(PyTypeObject* type, PyObject* name);
-  void require_none_refused();
+  // Asked behind each instruction and each look into a type.
+  void require_none_refused() {
+    if (!refused_frame_.empty()) stop_at_refused();
+  }
+  [[noreturn]] void stop_at_refused();
   void step(SimFrame& frame);
   void note_line(const SimFrame& frame);
   // Stops before an instruction by which the segment's frame lets go of an object with a finalizer.
@@ -467,6 +471,7 @@ class Simulator {
   Session session_;
   SegmentStart start_;
   const TracerServices& services_;
+  const std::string& refused_frame_;  // services_.gate.refused()
   std::optional<StopTrace> until_;
   const RefusedNode refused_;
   const StopsOfStack& aside_;

@@ -26,7 +26,7 @@ class HookGate final : public FrameGate {
   int open() override { return enter(GateState::kOpen, framejit_hook_pause()); }
   void end_open(int token) override { framejit_hook_resume(leave(token)); }
   std::string take_refused() override { return std::exchange(thread_state().refused, {}); }
-  bool has_refused() const override { return !thread_state().refused.empty(); }
+  const std::string& refused() const override { return thread_state().refused; }
 
  private:
   static int enter(GateState state, int hook_token) {
