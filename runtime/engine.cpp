@@ -93,7 +93,7 @@ void Engine::reset() {
 
 namespace {
 
-bool is_of_file(PyObject* code, const PrefixSet& prefixes) {
+bool is_of_folder(PyObject* code, const PrefixSet& prefixes) {
   const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
   if (!file) PyErr_Clear();
   return !file || !*file || prefixes.begins(file);
@@ -101,8 +101,8 @@ bool is_of_file(PyObject* code, const PrefixSet& prefixes) {
 
 }  // namespace
 
-bool Engine::is_standard(PyObject* code) const { return is_of_file(code, standard_prefixes); }
-bool Engine::is_skipped(PyObject* code) const { return is_standard(code) || is_of_file(code, library_prefixes); }
+bool Engine::is_standard(PyObject* code) const { return is_of_folder(code, standard_prefixes); }
+bool Engine::is_skipped(PyObject* code) const { return is_standard(code) || is_of_folder(code, library_prefixes); }
 
 bool Engine::mark_eager(PyObject* code) {
   set_code_mark(code, CodeMark::kEager);
