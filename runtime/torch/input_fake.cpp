@@ -82,6 +82,7 @@ const char* why_not_input(PyObject* real) {
 }
 
 PyObject* make_input_fake(Recording& recording, PyObject* real) {
+  static PyObject* const name_of_class = PyUnicode_InternFromString("__class__");
   const at::Tensor& tensor = unpack_tensor(real);
   InputFake input;
   input.fake = recording.recorder.add_input(tensor);
@@ -90,12 +91,11 @@ PyObject* make_input_fake(Recording& recording, PyObject* real) {
   input.requires_grad = input.fake.requires_grad();
   input.grad_fn = input.fake.grad_fn().get();
   if (!input.fake.is_inference()) input.version = static_cast<uint32_t>(input.fake._version());
-  if (input.requires_grad) input.end = torch::autograd::impl::gradient_edge(input.fake);
   Ref object = Ref::steal(wrap_tensor(input.fake));
   if (!object) return nullptr;
   PyTypeObject* type = Py_TYPE(real);
   if (type != Py_TYPE(object.get()) &&
-      PyObject_SetAttrString(object.get(), "__class__", reinterpret_cast<PyObject*>(type)) < 0)
+      PyObject_SetAttr(object.get(), name_of_class, reinterpret_cast<PyObject*>(type)) < 0)
     return nullptr;
   recording.inputs.push_back(std::move(input));
   return object.release();

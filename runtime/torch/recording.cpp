@@ -121,6 +121,7 @@ const char* why_not_inputs(const Recording& recording) {
 
 // Whether a tensor made inside of the capture collects gradients of its own.
 bool has_inner_leaf(Recording& recording) {
+  if (recording.root_fakes.empty()) return false;  // asking for the ends of inputs makes nodes
   const auto outside = inputs_by_end(recording);
   bool found = false;
   for_each_node(recording.root_fakes, [&](const torch::autograd::Node& node) {
@@ -192,10 +193,14 @@ bool is_custom_view(const at::Tensor& output) {
 
 std::unordered_map<const torch::autograd::Node*, uint32_t> inputs_by_end(const Recording& recording) {
   std::unordered_map<const torch::autograd::Node*, uint32_t> inputs;
-  for (uint32_t i = 0; i < recording.inputs.size(); ++i)
-    if (recording.inputs[i].requires_grad)
-      if (auto edge = torch::autograd::impl::gradient_edge(recording.inputs[i].fake); edge.is_valid())
-        inputs.emplace(edge.function.get(), i);
+  for (uint32_t i = 0; i < recording.inputs.size(); ++i) {
+    const InputFake& input = recording.inputs[i];
+    if (!input.requires_grad) continue;
+    const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(input.fake);
+    if (!edge.is_valid()) continue;
+    if (!input.end.is_valid()) input.end = edge;
+    inputs.emplace(edge.function.get(), i);
+  }
   return inputs;
 }
 

@@ -26,8 +26,10 @@ struct InputFake {
   graph::ValueId value;
   const void* grad_fn = nullptr;  // as it was at first; compared only
   bool requires_grad = false;
-  uint32_t version = 0;            // of the fake when it was made
-  torch::autograd::Edge end = {};  // of gradients for it: the node of a leaf is there as long as something holds it
+  uint32_t version = 0;  // of the fake when it was made
+  // Where gradients for it end, held from when that is first asked for: the node of a leaf is there as long as
+  // something holds it.
+  mutable torch::autograd::Edge end = {};
 };
 
 struct OutputSpec {
