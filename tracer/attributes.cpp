@@ -170,6 +170,13 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   PyObject* descriptor = lookup_attribute(type, name);
   if (descriptor) rely_on_descriptor(*this, descriptor);
   if (descriptor && is_data_descriptor(descriptor) && Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
+  if (std::optional<SymValue> own = find_in_instance(obj, name)) return own;
+  if (!descriptor) return std::nullopt;
+  if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
+  return read_from_class(type, name, descriptor);
+}
+
+std::optional<SymValue> Simulator::find_in_instance(PyObject* obj, PyObject* name) {
   World::OverlayRead written = world_.overlay(obj, name);
   if (written.found && written.value) return SymValue::borrow(written.value);
   PyObject* dict = instance_dict(obj);
@@ -192,9 +199,7 @@ std::optional<SymValue> Simulator::generic_find_attr(PyObject* obj, PyObject* na
   bool may_have_dict = _PyObject_GetDictPtr(obj) != nullptr;
   if (!written.found && source.valid() && may_have_dict && !shadow)
     world_.guard(GuardKind::kHasNoKey, world_.sources().read(SourceKind::kInstanceDict, source), name);
-  if (!descriptor) return std::nullopt;
-  if (Py_TYPE(descriptor)->tp_descr_get) return bind(descriptor, owner);
-  return read_from_class(type, name, descriptor);
+  return std::nullopt;
 }
 
 bool Simulator::is_written(PyObject* obj, PyObject* dict, PyObject* name) {

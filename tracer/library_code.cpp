@@ -144,6 +144,7 @@ bool is_constant_key(PyObject* obj) {
 
 bool is_direct_function(Simulator& sim, PyObject* function, const CallArgs& args) {
   if (!is_direct_namespace(PyFunction_GET_GLOBALS(function))) return false;
+  if (sim.world().changes_library()) return false;
   if (sim.device_contexts().active()) return false;         // what it calls is to be seen
   if (function == library().tensor_backward) return false;  // that it starts the engine, too
   if (function == library().tensor_hash) return false;      // a fake stands elsewhere in memory than the tensor

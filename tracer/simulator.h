@@ -139,6 +139,9 @@ class Simulator {
   void require_hash_in_c(PyObject* key);
   Ref keys_of_outside(PyObject* mapping);
   bool has_hooks(PyObject* module);
+  bool has_global_hooks();
+  bool is_compiled(PyObject* module, PyObject* name);
+  bool is_filled(PyObject* table, graph::SourceId source);
   // Calls the special method if the type has it in Python code; empty if it has none.
   std::optional<SymValue> call_special(PyObject* self, const char* name, std::initializer_list<SymValue> args);
   SymValue run_frame(SimFrame& frame);
@@ -224,6 +227,8 @@ class Simulator {
   std::optional<SymValue> find_attr(const SymValue& owner, PyObject* name);
   SymValue generic_load_attr(const SymValue& owner, PyObject* name, bool with_getattr_hook);
   std::optional<SymValue> generic_find_attr(PyObject* obj, PyObject* name);
+  // Of the instance alone.
+  std::optional<SymValue> find_in_instance(PyObject* obj, PyObject* name);
   SymValue load_super_attr(PyTypeObject* type, const SymValue& self, PyObject* name);
   void store_attr(const SymValue& owner, PyObject* name, SymValue value);
   void generic_store_attr(const SymValue& owner, PyObject* name, SymValue value);
@@ -480,6 +485,7 @@ class Simulator {
   std::vector<SimFrame*> frames_;
   int body_depth_ = 0;
   bool in_checkpoint_ = false;
+  bool global_hooks_guarded_ = false;
   std::unordered_map<PyObject*, std::pair<Ref, int>> made_in_body_;
   std::vector<FrozenRead>* frozen_reads_ = nullptr;
   std::unordered_set<PyObject*> sealed_contexts_;

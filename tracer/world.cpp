@@ -429,6 +429,7 @@ SymValue World::wrap_dict(PyObject* real, SourceId source) {
   }
   guard_items(GuardKind::kDictKeys, source, keys.get());
   PyObject* dict = add(OutsideKind::kDict, Ref::steal(PyDict_New()), real, source, {});
+  changes_library_ = changes_library_ || is_library_namespace(real);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys.get(), i);
     PyObject* item = PyDict_GetItemWithError(real, key);

@@ -164,6 +164,11 @@ class World {
   // Of the dictionary of an object, which may have none. One of a subclass stands for itself and shows no writes.
   PyObject* shown_of(PyObject* object, PyObject* dict);
   OverlayRead overlay(PyObject* object, PyObject* name) const;
+  // Whether the trace gave a dictionary of globals another value for the name.
+  bool changes_global(PyObject* globals, PyObject* name) const;
+  // Whether the trace wrote, or may have written, a name of a module of torch or of the standard library: what runs for
+  // real does not see it.
+  bool changes_library() const { return changes_library_; }
   void write(PyObject* object, PyObject* name, Ref value);
   // From here on the dictionary's representation tells what the instance holds: what was written before goes into it.
   void move_writes(PyObject* object, PyObject* dict);
@@ -299,7 +304,7 @@ class World {
   std::vector<ItemWrite> replaced_items_;
   std::unordered_set<PyObject*> changed_;
   std::unordered_map<PyObject*, Removals> removals_;
-  bool changed_module_table_ = false;
+  bool changed_module_table_ = false, changes_library_ = false;
   std::unordered_map<PyObject*, std::vector<size_t>> writes_by_object_;
 };
 

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "tracer/attributes.h"
 #include "tracer/library.h"
+#include "tracer/library_code.h"
 #include "tracer/world.h"
 
 namespace framejit {
@@ -41,7 +42,16 @@ World::OverlayRead World::overlay(PyObject* object, PyObject* name) const {
   return {};
 }
 
+bool World::changes_global(PyObject* globals, PyObject* name) const {
+  if (overlay(globals, name).found) return true;
+  PyObject* shadow = representation(globals);
+  if (!shadow) return false;
+  PyObject *now = PyDict_GetItem(shadow, name), *before = PyDict_GetItem(globals, name);
+  return now != before && !(now && before && now == representation(before));
+}
+
 void World::write(PyObject* object, PyObject* name, Ref value) {
+  changes_library_ = changes_library_ || (PyDict_Check(object) && is_library_namespace(object));
   std::vector<size_t>& rows = writes_by_object_[object];
   bool anew = false;
   for (size_t at = 0; at < rows.size(); ++at) {
