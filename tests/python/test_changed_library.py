@@ -11,33 +11,20 @@ from torch.nn.modules import module as modules
 import framejit
 
 MODULES = [torch, F, modules]
-CLASSES = [nn.Module, nn.Linear, nn.ReLU]
-
-
-def restored(namespaces):
-    for namespace, held in namespaces:
-        for name in [name for name in vars(namespace) if name not in held]:
-            delattr(namespace, name)
-        for name, value in held.items():
-            if vars(namespace).get(name) is not value:
-                setattr(namespace, name, value)
+CALLS = [(nn.Module, "__call__"), (nn.Module, "_call_impl"), (nn.Linear, "forward"), (nn.ReLU, "forward")]
 
 
 @pytest.fixture
 def library():
     """Gives a function that takes all changes back."""
-    held = [(namespace, dict(vars(namespace))) for namespace in MODULES]
-    calls = ("__call__", "_call_impl", "forward")
-    held += [(kind, {name: vars(kind)[name] for name in calls if name in vars(kind)}) for kind in CLASSES]
+    held = [(module, name, value) for module in MODULES for name, value in vars(module).items()]
+    held += [(kind, name, vars(kind)[name]) for kind, name in CALLS]
 
     def restore():
-        for namespace, names in held[: len(MODULES)]:
-            restored([(namespace, names)])
-        for kind, names in held[len(MODULES) :]:
-            for name, value in names.items():
-                setattr(kind, name, value)
-        for hooks in (modules._global_forward_hooks, modules._global_forward_pre_hooks):
-            hooks.clear()
+        modules._global_forward_hooks.clear()
+        for owner, name, value in held:
+            if vars(owner).get(name) is not value:
+                setattr(owner, name, value)
 
     yield restore
     restore()
