@@ -18,6 +18,7 @@ class NoTensors final : public TensorRuntime {
   Ref make_input(PyObject*, graph::SourceId) override { return nullptr; }
   graph::TensorFacts facts(PyObject*) override { return {}; }
   uint64_t global_state() override { return 0; }
+  bool has_other_autocast() override { return false; }
   void set_location(graph::LocationId) override {}
   bool take_stop(std::string*, std::string*) override { return false; }
   graph::ValueId value_of(PyObject*) override { return {}; }

@@ -122,11 +122,7 @@ void RecipeBuilder::add_state_effects() {
     Ref name = Ref::steal(PyObject_GetAttrString(setter, "__name__"));
     return std::string(PyUnicode_AsUTF8(name.get()));
   };
-  int nesting = 0;
-  for (const auto& [setter, args] : sim_.state_calls()) {
-    std::string name = name_of(setter.get());
-    nesting += name == "autocast_increment_nesting" ? 1 : name == "autocast_decrement_nesting" ? -1 : 0;
-  }
+  const bool leaves_autocast = !sim_.state_calls().empty() && sim_.services().host.has_other_autocast();
   const std::pair<Ref, Ref>* last_grad_mode = nullptr;
   for (const auto& call_made : sim_.state_calls()) {
     std::string name = name_of(call_made.first.get());
@@ -134,7 +130,7 @@ void RecipeBuilder::add_state_effects() {
       last_grad_mode = &call_made;
       continue;
     }
-    if (nesting == 0 && name.find("autocast") != std::string::npos) continue;
+    if (!leaves_autocast && name.find("autocast") != std::string::npos) continue;
     Effect effect{EffectKind::kCall, constant(call_made.first.get()), {}, {}, {}};
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(call_made.second.get()); ++i)
       effect.values.push_back(describe_object(PyTuple_GET_ITEM(call_made.second.get(), i)));

@@ -69,6 +69,8 @@ class TensorHost {
   virtual graph::TensorFacts facts(PyObject* real) = 0;
   // The packed word of global state that guard GlobalState compares, as it is now.
   virtual uint64_t global_state() = 0;
+  // Whether autocast is otherwise than at begin().
+  virtual bool has_other_autocast() = 0;
   // The devices of the `with torch.device(...)` that were active at begin(), outermost first. The session runs outside
   // of them: who calls a function of the library for the program names the device. To be asked once.
   virtual std::vector<Ref> device_contexts() { return {}; }

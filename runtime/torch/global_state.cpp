@@ -40,14 +40,26 @@ uint64_t context_word() {
   return word;
 }
 
+// It is on for a device where its key is not excluded.
+c10::DispatchKeySet autocast_on() {
+  return c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_;
+}
+
+// What a region that is entered takes, also while none is.
+uint64_t autocast_settings() {
+  const auto type_of = [](c10::DeviceType device) {
+    return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
+  };
+  return type_of(at::kCPU) | type_of(at::kCUDA) << 8 | uint64_t{at::autocast::is_autocast_cache_enabled()} << 16;
+}
+
 // There is one for all threads.
 bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
 
 }  // namespace
 
-// It is on for a device where its key is not excluded.
 uint64_t autocast_state() {
-  c10::DispatchKeySet on = c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_;
+  c10::DispatchKeySet on = autocast_on();
   if (on.empty()) return 0;
   const auto type_of = [](c10::DeviceType device) {
     return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
@@ -70,11 +82,8 @@ uint64_t global_state() {
   modes |= static_cast<uint64_t>(current_cuda_device().value_or(0) & 0xff) << 40;
   const auto& no_hooks = at::SavedTensorDefaultHooks::get_tls_state().disabled_error_message;
   if (no_hooks) modes ^= std::hash<std::string>()(*no_hooks) << 33;
-  uint64_t context = context_word();
-  const uint64_t autocast = autocast_state();
-  if (autocast != 0) context |= static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()) << 48;
+  const uint64_t context = context_word() ^ autocast_settings() << 40;
   uint64_t hash = mode_count > 0 ? mix(0, device_contexts_word()) : 0;
-  hash = autocast != 0 ? mix(hash, autocast) : hash;
   hash = mix(mix(mix(hash, modes), context), keys.included_.raw_repr());
   return mix(hash, keys.excluded_.raw_repr());
 }
@@ -98,9 +107,17 @@ SavedGlobalState::SavedGlobalState()
       cuda_autocast_dtype_(at::autocast::get_autocast_dtype(at::kCUDA)),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       autocast_nesting_(autocast_nesting()),
+      autocast_on_(autocast_on()),
       default_dtype_(c10::get_default_dtype()),
       cuda_device_(current_cuda_device()),
       forward_level_(has_forward_level()) {}
+
+bool SavedGlobalState::has_other_autocast() const {
+  return autocast_on() != autocast_on_ || autocast_nesting() != autocast_nesting_ ||
+         at::autocast::get_autocast_dtype(at::kCPU) != cpu_autocast_dtype_ ||
+         at::autocast::get_autocast_dtype(at::kCUDA) != cuda_autocast_dtype_ ||
+         at::autocast::is_autocast_cache_enabled() != autocast_cache_;
+}
 
 void SavedGlobalState::restore() const {
   at::ThreadLocalState::setThreadLocalState(thread_);  // levels of torch.func too

@@ -23,6 +23,8 @@ class SavedGlobalState {
   void restore() const;
   bool grad_mode() const { return grad_mode_; }
   bool inference_mode() const { return inference_mode_; }
+  // Whether autocast is otherwise now: on for other devices, of other types, more regions deep.
+  bool has_other_autocast() const;
 
  private:
   at::ThreadLocalState thread_;
@@ -32,6 +34,7 @@ class SavedGlobalState {
   c10::ScalarType cuda_autocast_dtype_;
   bool autocast_cache_;
   int autocast_nesting_;
+  c10::DispatchKeySet autocast_on_;
   caffe2::TypeMeta default_dtype_;
   std::optional<int> cuda_device_;
   bool forward_level_;

@@ -149,6 +149,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return facts;
   }
 
+  bool has_other_autocast() override { return sessions().recording->state.has_other_autocast(); }
   uint64_t global_state() override { return sessions().recording ? sessions().global_state : torchlib::global_state(); }
   std::vector<Ref> device_contexts() override { return std::move(sessions().device_contexts); }
 

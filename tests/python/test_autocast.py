@@ -169,3 +169,87 @@ def test_backward_under_another_state(states, gradient):
         for one, other in zip(expected, got):
             assert one.dtype is other.dtype and torch.equal(one, other)
     assert compiled.cache_info().hits == 2 * len(states) - 1
+
+
+@pytest.fixture
+def settings():
+    """What autocast is set to, which is put back."""
+
+    def asked():
+        return [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()]
+
+    def put_back():
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", torch.bfloat16)
+        torch.set_autocast_cache_enabled(True)
+
+    put_back()
+    yield asked, put_back
+    put_back()
+
+
+def left_on(x):
+    torch.set_autocast_enabled("cpu", True)
+    return x @ x.t()
+
+
+def left_with_another_type(x):
+    torch.set_autocast_dtype("cpu", torch.float16)
+    with torch.autocast("cpu", dtype=torch.float16):
+        return x @ x.t()
+
+
+def left_without_a_cache(x):
+    torch.set_autocast_cache_enabled(False)
+    with torch.autocast("cpu"):
+        return x @ x.t()
+
+
+def left_behind_a_region(x):
+    with torch.autocast("cpu"):
+        y = x @ x.t()
+    torch.set_autocast_enabled("cpu", True)
+    return y, x @ x.t()
+
+
+def put_back_inside(x):
+    torch.set_autocast_enabled("cpu", True)
+    y = x @ x.t()
+    torch.set_autocast_enabled("cpu", False)
+    return y, x @ x.t()
+
+
+@pytest.mark.runs_once("autocast is left as it was not")
+@pytest.mark.parametrize(
+    "leaves", [left_on, left_with_another_type, left_without_a_cache, left_behind_a_region, put_back_inside], ids=lambda fn: fn.__name__
+)  # fmt: skip
+def test_what_is_left_of_it(leaves, settings):
+    """A function may leave autocast otherwise than it found it."""
+    asked, put_back = settings
+    x = torch.arange(6.0).reshape(2, 3)
+    expected, left = leaves(x), asked()
+    compiled = framejit.to_static(leaves)
+    for _ in range(3):
+        put_back()
+        torch.testing.assert_close(compiled(x), expected, rtol=0, atol=0)
+        assert asked() == left
+    assert framejit.stats()["graphs"] >= 1
+
+
+def test_type_and_cache_are_guarded_while_it_is_off(settings):
+    """A region that names no type takes what is set before."""
+
+    @framejit.to_static
+    def step(x):
+        with torch.autocast("cpu"):
+            y = x @ x.t()
+        return y, torch.is_autocast_cache_enabled()
+
+    x = torch.arange(6.0).reshape(2, 3)
+    for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+        for cache in (True, False, True):
+            torch.set_autocast_dtype("cpu", dtype)
+            torch.set_autocast_cache_enabled(cache)
+            y, told = step(x)
+            assert (y.dtype, told) == (dtype, cache)
+    assert framejit.stats()["captures"] == 4
