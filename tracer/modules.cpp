@@ -38,8 +38,8 @@ bool Simulator::is_filled(PyObject* table, graph::SourceId source) {
     world_.guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(Py_TYPE(table)));
     world_.guard(GuardKind::kLength, source, nullptr, PyDict_GET_SIZE(table));
   }
-  PyObject* shown = world_.shown_at(table, source);
-  return PyDict_GET_SIZE(shown ? shown : table) != 0;
+  if (PyObject* shown = world_.shown_at(table, source)) table = shown;
+  return PyDict_GET_SIZE(table) != 0;
 }
 
 bool Simulator::has_hooks(PyObject* module) {
