@@ -253,3 +253,31 @@ def test_type_and_cache_are_guarded_while_it_is_off(settings):
             y, told = step(x)
             assert (y.dtype, told) == (dtype, cache)
     assert framejit.stats()["captures"] == 4
+
+
+@framejit.not_to_static
+def product_run_eagerly(x, weight):
+    return x @ weight
+
+
+def test_a_region_that_was_left_takes_its_casts_along():
+    """The cache is emptied though the next region, in which the graph ends as well, is as the first."""
+
+    def f(x, weight):
+        with torch.autocast("cpu"):
+            a = product_run_eagerly(x, weight)
+            b = a + 1
+        with torch.no_grad():
+            weight.mul_(2)
+        with torch.autocast("cpu"):
+            b = b + 1
+            c = product_run_eagerly(x, weight)
+        return a, b, c
+
+    def run(fn):
+        return fn(x23(), torch.ones(3, 2, requires_grad=True))
+
+    expected, compiled = run(f), framejit.to_static(f)
+    for _ in range(3):
+        torch.testing.assert_close(run(compiled), expected, rtol=0, atol=0)
+    assert framejit.stats()["graphs"] >= 1
