@@ -203,11 +203,7 @@ std::optional<SymValue> Simulator::find_in_instance(PyObject* obj, PyObject* nam
 }
 
 bool Simulator::is_written(PyObject* obj, PyObject* dict, PyObject* name) {
-  if (world_.overlay(obj, name).found) return true;
-  PyObject* shadow = world_.shown_of(obj, dict);
-  if (!shadow) return false;
-  PyObject *now = PyDict_GetItem(shadow, name), *before = PyDict_GetItem(dict, name);
-  return now != before && !(now && before && now == world_.representation(before));
+  return world_.overlay(obj, name).found || world_.shows_other(world_.shown_of(obj, dict), dict, name);
 }
 
 std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObject* name) {

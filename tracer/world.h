@@ -164,6 +164,8 @@ class World {
   // Of the dictionary of an object, which may have none. One of a subclass stands for itself and shows no writes.
   PyObject* shown_of(PyObject* object, PyObject* dict);
   OverlayRead overlay(PyObject* object, PyObject* name) const;
+  // Whether a dictionary's representation, null where it has none, has another value for the name than it had.
+  bool shows_other(PyObject* shadow, PyObject* dict, PyObject* name) const;
   // Whether the trace gave a dictionary of globals another value for the name.
   bool changes_global(PyObject* globals, PyObject* name) const;
   // Whether the trace wrote, or may have written, a name of a module of torch or of the standard library: what runs for

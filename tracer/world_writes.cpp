@@ -42,12 +42,14 @@ World::OverlayRead World::overlay(PyObject* object, PyObject* name) const {
   return {};
 }
 
-bool World::changes_global(PyObject* globals, PyObject* name) const {
-  if (overlay(globals, name).found) return true;
-  PyObject* shadow = representation(globals);
+bool World::shows_other(PyObject* shadow, PyObject* dict, PyObject* name) const {
   if (!shadow) return false;
-  PyObject *now = PyDict_GetItem(shadow, name), *before = PyDict_GetItem(globals, name);
+  PyObject *now = PyDict_GetItem(shadow, name), *before = PyDict_GetItem(dict, name);
   return now != before && !(now && before && now == representation(before));
+}
+
+bool World::changes_global(PyObject* globals, PyObject* name) const {
+  return overlay(globals, name).found || shows_other(representation(globals), globals, name);
 }
 
 void World::write(PyObject* object, PyObject* name, Ref value) {

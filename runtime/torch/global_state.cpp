@@ -45,13 +45,15 @@ c10::DispatchKeySet autocast_on() {
   return c10::autocast_dispatch_keyset - c10::impl::tls_local_dispatch_key_set().excluded_;
 }
 
-// What a region that is entered takes, also while none is.
-uint64_t autocast_settings() {
+uint64_t autocast_types() {
   const auto type_of = [](c10::DeviceType device) {
     return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
   };
-  return type_of(at::kCPU) | type_of(at::kCUDA) << 8 | uint64_t{at::autocast::is_autocast_cache_enabled()} << 16;
+  return type_of(at::kCPU) | type_of(at::kCUDA) << 8;
 }
+
+// What a region that is entered takes, also while none is.
+uint64_t autocast_settings() { return autocast_types() | uint64_t{at::autocast::is_autocast_cache_enabled()} << 16; }
 
 // There is one for all threads.
 bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
@@ -60,11 +62,7 @@ bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_id
 
 uint64_t autocast_state() {
   c10::DispatchKeySet on = autocast_on();
-  if (on.empty()) return 0;
-  const auto type_of = [](c10::DeviceType device) {
-    return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
-  };
-  return mix(on.raw_repr(), type_of(at::kCPU) << 32 | type_of(at::kCUDA) << 40);
+  return on.empty() ? 0 : mix(on.raw_repr(), autocast_types() << 32);
 }
 
 uint64_t global_state() {
@@ -108,15 +106,14 @@ SavedGlobalState::SavedGlobalState()
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       autocast_nesting_(autocast_nesting()),
       autocast_on_(autocast_on()),
+      autocast_settings_(autocast_settings()),
       default_dtype_(c10::get_default_dtype()),
       cuda_device_(current_cuda_device()),
       forward_level_(has_forward_level()) {}
 
 bool SavedGlobalState::has_other_autocast() const {
   return autocast_on() != autocast_on_ || autocast_nesting() != autocast_nesting_ ||
-         at::autocast::get_autocast_dtype(at::kCPU) != cpu_autocast_dtype_ ||
-         at::autocast::get_autocast_dtype(at::kCUDA) != cuda_autocast_dtype_ ||
-         at::autocast::is_autocast_cache_enabled() != autocast_cache_;
+         autocast_settings() != autocast_settings_;
 }
 
 void SavedGlobalState::restore() const {

@@ -35,6 +35,7 @@ class SavedGlobalState {
   bool autocast_cache_;
   int autocast_nesting_;
   c10::DispatchKeySet autocast_on_;
+  uint64_t autocast_settings_;
   caffe2::TypeMeta default_dtype_;
   std::optional<int> cuda_device_;
   bool forward_level_;
