@@ -16,26 +16,10 @@ bool equal(const Guard& a, const Guard& b) {
 
 }  // namespace
 
-void GuardList::grow() {
-  std::vector<uint32_t> buckets(buckets_.empty() ? 64 : buckets_.size() * 4, 0);
-  size_t mask = buckets.size() - 1;
-  for (uint32_t i = 0; i < rows_.size(); ++i) {
-    size_t slot = hash_of(rows_[i]) & mask;
-    while (buckets[slot]) slot = (slot + 1) & mask;
-    buckets[slot] = i + 1;
-  }
-  buckets_ = std::move(buckets);
-}
-
 bool GuardList::add(const Guard& guard) {
-  if ((rows_.size() + 1) * 2 > buckets_.size()) grow();
-  size_t mask = buckets_.size() - 1;
-  size_t slot = hash_of(guard) & mask;
-  for (; buckets_[slot]; slot = (slot + 1) & mask)
-    if (equal(rows_[buckets_[slot] - 1], guard)) return false;
-  rows_.push_back(guard);
-  buckets_[slot] = static_cast<uint32_t>(rows_.size());
-  return true;
+  const bool fresh = index_.add(hash_of(guard), [&](uint32_t row) { return equal(rows_[row], guard); }).fresh;
+  if (fresh) rows_.push_back(guard);
+  return fresh;
 }
 
 const char* guard_kind_name(GuardKind kind) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/row_index.h"
 #include "graph/source.h"
 
 namespace framejit::graph {
@@ -31,8 +32,7 @@ class GuardList {
 
  private:
   std::vector<Guard> rows_;
-  std::vector<uint32_t> buckets_;
-  void grow();
+  RowIndex index_;
 };
 
 const char* guard_kind_name(GuardKind kind);

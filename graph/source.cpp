@@ -16,26 +16,10 @@ bool equal(const Source& a, const Source& b) {
 
 }  // namespace
 
-void SourceTable::grow() {
-  std::vector<uint32_t> buckets(buckets_.empty() ? 64 : buckets_.size() * 2, 0);
-  size_t mask = buckets.size() - 1;
-  for (uint32_t i = 0; i < sources_.size(); ++i) {
-    size_t slot = hash_of(sources_[i]) & mask;
-    while (buckets[slot]) slot = (slot + 1) & mask;
-    buckets[slot] = i + 1;
-  }
-  buckets_ = std::move(buckets);
-}
-
 SourceId SourceTable::add(Source source) {
-  if ((sources_.size() + 1) * 2 > buckets_.size()) grow();
-  size_t mask = buckets_.size() - 1;
-  size_t slot = hash_of(source) & mask;
-  for (; buckets_[slot]; slot = (slot + 1) & mask)
-    if (equal(sources_[buckets_[slot] - 1], source)) return SourceId(buckets_[slot] - 1);
-  sources_.push_back(source);
-  buckets_[slot] = static_cast<uint32_t>(sources_.size());
-  return SourceId(sources_.size() - 1);
+  const auto [row, fresh] = index_.add(hash_of(source), [&](uint32_t at) { return equal(sources_[at], source); });
+  if (fresh) sources_.push_back(source);
+  return SourceId(row);
 }
 
 const char* source_kind_name(SourceKind kind) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/row_index.h"
 #include "graph/ids.h"
 
 namespace framejit::graph {
@@ -40,8 +41,7 @@ class SourceTable {
 
  private:
   std::vector<Source> sources_;
-  std::vector<uint32_t> buckets_;  // open addressing: index + 1, 0 is free
-  void grow();
+  RowIndex index_;
 };
 
 const char* source_kind_name(SourceKind kind);
