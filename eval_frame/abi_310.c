@@ -19,4 +19,5 @@ int framejit_is_traced(PyThreadState* tstate) { return tstate->cframe->use_traci
 
 #define FJ_MAX_NESTING 0
 #include "eval_frame/evaluator.inc.h"
+#include "eval_frame/no_key_kinds.inc.h"
 #include "eval_frame/no_watchers.inc.h"

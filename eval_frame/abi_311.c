@@ -39,4 +39,5 @@ int framejit_recursion_left(PyThreadState* tstate) { return tstate->recursion_re
 
 #define FJ_MAX_NESTING 200
 #include "eval_frame/evaluator.inc.h"
+#include "eval_frame/key_kinds.inc.h"
 #include "eval_frame/no_watchers.inc.h"

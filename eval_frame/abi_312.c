@@ -95,4 +95,5 @@ int fj_abi_set_code_extra(PyCodeObject* code, Py_ssize_t index, void* extra) {
 #define FJ_MAX_NESTING 200
 #include "eval_frame/evaluator.inc.h"
 #include "eval_frame/flagged_versions.inc.h"
+#include "eval_frame/key_kinds.inc.h"
 #include "eval_frame/watchers.inc.h"

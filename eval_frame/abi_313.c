@@ -94,4 +94,5 @@ int framejit_dict_own_values(PyObject* dict) {
   return framejit_dict_tells(dict);
 }
 
+#include "eval_frame/key_kinds.inc.h"
 #include "eval_frame/watchers.inc.h"

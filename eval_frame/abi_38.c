@@ -29,4 +29,5 @@ static void set_evaluator(PyInterpreterState* interp, _PyFrameEvalFunction evalu
 #define FJ_EVAL_TSTATE _PyThreadState_UncheckedGet()
 #define FJ_MAX_NESTING 0
 #include "eval_frame/evaluator.inc.h"
+#include "eval_frame/no_key_kinds.inc.h"
 #include "eval_frame/no_watchers.inc.h"

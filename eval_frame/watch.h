@@ -19,6 +19,8 @@ int framejit_dict_tells(PyObject* dict);
 // Gives an exact dictionary that shares its instance's values a table of its own, from where on it tells of changes.
 // Keys, values and order stay. Returns whether it tells.
 int framejit_dict_own_values(PyObject* dict);
+// Nonzero: the table is of a kind that has no other keys than exact strings. Zero before 3.11, which tells of no kinds.
+int framejit_dict_is_of_text(PyObject* dict);
 
 // Called before the change is made; must not run Python code. `gone`: the dictionary is being freed.
 typedef void (*FramejitDictChanged)(PyObject* dict, int gone);

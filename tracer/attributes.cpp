@@ -185,7 +185,7 @@ std::optional<SymValue> Simulator::find_in_instance(PyObject* obj, PyObject* nam
   PyObject* shadow = world_.shown_of(obj, dict);
   if (dict && !PyDict_CheckExact(dict) && world_.was_changed(dict))
     stop(StopReason::kUnsupportedAttribute, "attributes that are items of a dictionary, which was written");
-  if (dict && !shadow && !world_.compares_keys_in_c(dict))
+  if (dict && !shadow && !services_.is_of_text(dict) && !world_.compares_keys_in_c(dict))
     stop(StopReason::kUnsupportedAttribute, "an attribute beside a key with an __eq__ of its own");
   if (!written.found && dict) {
     PyObject* value = PyDict_GetItemWithError(shadow ? shadow : dict, name);
@@ -245,8 +245,9 @@ std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObjec
 
 SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, bool with_getattr_hook) {
   PyObject* obj = owner.get();
-  PyObject* hook = with_getattr_hook ? lookup_type(Py_TYPE(obj), interned("__getattr__")) : nullptr;
-  if (!with_getattr_hook) lookup_type(Py_TYPE(obj), interned("__getattribute__"));  // it may get one
+  static PyObject *const getattr = interned("__getattr__"), *const getattribute = interned("__getattribute__");
+  PyObject* hook = with_getattr_hook ? lookup_type(Py_TYPE(obj), getattr) : nullptr;
+  if (!with_getattr_hook) lookup_type(Py_TYPE(obj), getattribute);  // it may get one
   try {
     if (auto found = generic_find_attr(obj, name)) return *found;
   } catch (const PythonRaised&) {
@@ -262,7 +263,7 @@ SymValue Simulator::generic_load_attr(const SymValue& owner, PyObject* name, boo
       return call(SymValue::borrow(hook), {owner, SymValue::borrow(name)});
     }
   }
-  if (!with_getattr_hook) lookup_type(Py_TYPE(obj), interned("__getattr__"));
+  if (!with_getattr_hook) lookup_type(Py_TYPE(obj), getattr);
   no_attribute(*this, obj, name);
 }
 
@@ -399,7 +400,8 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
     return generic_load_attr(owner, name, false);
   }
   if (is_heap_type(type)) {
-    PyObject* hook = lookup_type(type, interned("__getattribute__"));
+    static PyObject* const getattribute = interned("__getattribute__");
+    PyObject* hook = lookup_type(type, getattribute);
     if (hook == library().object_getattribute || !hook) return generic_load_attr(owner, name, true);
     if (PyFunction_Check(hook)) return load_by_getattribute(*this, hook, owner, name);
     if (Py_TYPE(hook) != &PyWrapperDescr_Type)

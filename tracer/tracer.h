@@ -50,6 +50,8 @@ struct TracerServices {
   std::function<bool(PyObject* function)> runs_eagerly;
   // Whether someone is told when this code object ends.
   std::function<bool(PyObject* code)> has_data_of_others;
+  // Whether the interpreter tells of a dictionary that it has no other keys than exact strings.
+  int (*is_of_text)(PyObject* dict);
   FrameGate& gate;
   // Fills in Capture::lines, for reports.
   bool notes_lines = false;

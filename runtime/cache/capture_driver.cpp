@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "eval_frame/hook.h"
+#include "eval_frame/watch.h"
 #include "runtime/cache/changing_numbers.h"
 #include "runtime/cache/module_state.h"
 #include "runtime/call/frame_gate.h"
@@ -49,6 +50,7 @@ TracerServices services_for(ObjectPool& pool, SourcePaths changing, SourcePaths 
           [](PyObject* callable) { return static_function_target(callable); },
           &runs_eagerly,
           [](PyObject* code) { return framejit_code_has_data_of_others(reinterpret_cast<PyCodeObject*>(code)) != 0; },
+          &framejit_dict_is_of_text,
           frame_gate(),
           engine().notes_lines,
           std::move(changing),
