@@ -10,13 +10,14 @@ using graph::SourceKind;
 
 SymValue Simulator::call_module(PyObject* module, CallArgs args, bool plain) {
   SymValue owner = SymValue::borrow(module);
-  PyObject* hook = lookup_type(Py_TYPE(module), interned("__call__"));
+  static PyObject *const call_name = interned("__call__"), *const impl_name = interned("_call_impl"),
+                         *const compiled_name = interned("_compiled_call_impl");
+  PyObject* hook = lookup_type(Py_TYPE(module), call_name);
   if (hook != library().module_call) {
     args.positional.insert(args.positional.begin(), owner);
     return call(SymValue::borrow(hook), std::move(args), plain);
   }
   if (services_.runs_eagerly(module)) stop(StopReason::kNotToStatic, qualified_name(module));
-  static PyObject *const compiled_name = interned("_compiled_call_impl"), *const impl_name = interned("_call_impl");
   PyObject* call_impl = lookup_type(Py_TYPE(module), impl_name);
   const bool ordinary = call_impl == library().module_call_impl && !is_compiled(module, compiled_name) &&
                         !find_in_instance(module, impl_name);
@@ -59,19 +60,25 @@ bool Simulator::has_hooks(PyObject* module) {
   return has_global_hooks();
 }
 
-// Those of all modules.
+// Those of all modules. Each module that is called asks: what was guarded once is only looked at.
 bool Simulator::has_global_hooks() {
   static PyObject* const names[] = {interned("_global_backward_pre_hooks"), interned("_global_backward_hooks"),
                                     interned("_global_forward_hooks"), interned("_global_forward_pre_hooks")};
+  static_assert(std::size(names) == std::tuple_size_v<decltype(guarded_hooks_)>);
   PyObject* globals = PyModule_GetDict(library().module_file);
-  for (PyObject* name : names) {
-    if (world_.changes_global(globals, name)) return true;
-    PyObject* table = PyDict_GetItemWithError(globals, name);
-    if (global_hooks_guarded_ && table && !world_.representation(table)) continue;
-    world_.rely_on_item(globals, name, table);
-    if (table && is_filled(table, world_.sources().constant(world_.pool().add(table)))) return true;
+  for (size_t i = 0; i < std::size(names); ++i) {
+    if (world_.changes_global(globals, names[i])) return true;
+    PyObject* table = PyDict_GetItemWithError(globals, names[i]);
+    PyObject* shown = table ? world_.representation(table) : nullptr;
+    if (!shown) shown = table;
+    if (!shown || guarded_hooks_[i] != shown) {
+      world_.rely_on_item(globals, names[i], table);
+      if (table && is_filled(table, world_.sources().constant(world_.pool().add(table)))) return true;
+      guarded_hooks_[i] = shown;
+    } else if (PyDict_GET_SIZE(shown) != 0) {
+      return true;
+    }
   }
-  global_hooks_guarded_ = true;
   return false;
 }
 

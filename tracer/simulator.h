@@ -2,6 +2,7 @@
 // here.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -485,7 +486,7 @@ class Simulator {
   std::vector<SimFrame*> frames_;
   int body_depth_ = 0;
   bool in_checkpoint_ = false;
-  bool global_hooks_guarded_ = false;
+  std::array<PyObject*, 4> guarded_hooks_{};  // of all modules: the tables as the trace shows them
   std::unordered_map<PyObject*, std::pair<Ref, int>> made_in_body_;
   std::vector<FrozenRead>* frozen_reads_ = nullptr;
   std::unordered_set<PyObject*> sealed_contexts_;

@@ -127,6 +127,15 @@ def hook_of_all_modules_in_place(x):
     return y + model(x)
 
 
+def hook_of_all_modules_held(x):
+    model, hooks = ones(), modules._global_forward_hooks
+    y = model(x)
+    hooks[0] = plus_one
+    y = y + 2 * model(x)
+    del hooks[0]
+    return y + 4 * model(x)
+
+
 def hook_of_all_modules_by_function(x):
     model = ones()
     handle = modules.register_module_forward_hook(plus_one)
@@ -161,7 +170,8 @@ def forward_of_a_class(x):
 CHANGES = [
     function_of_torch, after_it_was_called, within_a_module, helper_of_functional, helper_by_setattr, helper_by_its_dictionary,
     helper_by_vars, asked_overrides, relu_of_torch, relu_of_functional, deleted, hooks_of_all_modules,
-    hook_of_all_modules_in_place, hook_of_all_modules_by_function, call_of_an_instance, call_of_a_class, forward_of_a_class,
+    hook_of_all_modules_in_place, hook_of_all_modules_held, hook_of_all_modules_by_function, call_of_an_instance,
+    call_of_a_class, forward_of_a_class,
 ]  # fmt: skip
 
 
