@@ -71,6 +71,7 @@ void written_values(const Graph& graph, const Node& node, std::vector<ValueId>& 
   out.clear();
   const OpInfo& info = op_info(node.op);
   const bool unknown = info.schema.empty(), statistics = writes_statistics(info, node);
+  if (!unknown && !statistics && !info.has(kOpMutates)) return;
   auto is_statistic = [&](size_t i) { return statistics && info.parsed.args[i].name.starts_with("running_"); };
   for (size_t i = 0; i < node.operand_count; ++i)
     if (unknown || info.writes_arg(i) || is_statistic(i))

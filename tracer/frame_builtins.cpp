@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/once.h"
+#include "tracer/library_code.h"
 #include "tracer/simulator.h"
 
 namespace framejit {
@@ -21,7 +22,7 @@ PyObject* builtins_named_by(PyObject* value) {
 }
 
 PyObject* builtins_of_call(PyObject* function) {
-  PyObject* name = interned("__builtins__");
+  static PyObject* const name = interned("__builtins__");
   if (_PyType_Lookup(&PyFunction_Type, name)) {
     Ref kept = Ref::steal(PyObject_GetAttr(function, name));  // the function keeps it alive
     if (!kept) PyErr_Clear();
@@ -34,13 +35,10 @@ PyObject* builtins_of_call(PyObject* function) {
 
 namespace {
 
-std::string name_of_module(PyObject* globals) {
-  PyObject* name = PyDict_GetItem(globals, interned("__name__"));
-  return name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : "";
-}
+std::string name_of_module(PyObject* globals) { return std::string(module_name(globals)); }
 
 bool changes_builtins(World& world, PyObject* globals) {
-  PyObject* name = interned("__builtins__");
+  static PyObject* const name = interned("__builtins__");
   PyObject* shadow = world.representation(globals);
   return world.overlay(globals, name).found ||
          (shadow && PyDict_GetItem(shadow, name) != PyDict_GetItem(globals, name));
@@ -50,7 +48,8 @@ bool changes_builtins(World& world, PyObject* globals) {
 
 // Code that is made anew, for the rest of a frame, takes what its module has.
 void Simulator::rely_on_builtins(const SimFrame& frame) {
-  PyObject *globals = frame.globals.get(), *builtins = frame.builtins.get(), *name = interned("__builtins__");
+  static PyObject* const name = interned("__builtins__");
+  PyObject *globals = frame.globals.get(), *builtins = frame.builtins.get();
   if (changes_builtins(world_, globals)) stop(StopReason::kForeignBuiltins, name_of_module(globals));
   if (!frame.code->reads_globals) return;
   PyObject* value = PyDict_GetItem(globals, name);

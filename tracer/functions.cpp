@@ -163,6 +163,7 @@ std::unique_ptr<SimFrame> Simulator::make_frame(PyObject* function, CallArgs arg
   frame->builtins = Ref::borrow(builtins_of_call(function));
   rely_on_builtins(*frame);
   frame->slots.resize(frame->code->slots.size());
+  frame->stack.reserve(static_cast<size_t>(frame->code->stack_size));
   frame->next = InstrIndex(0);
   if (!is_made_in_trace(*this, function)) world_.rely_on_code(function);
   ArgumentBinder(*this, function, *frame->code, *frame).bind(std::move(args));

@@ -11,8 +11,11 @@ namespace framejit {
 namespace {
 
 bool is_keyed_type(PyTypeObject* type) {
+  PyObject* const order = type->tp_mro;
+  auto* const object = reinterpret_cast<PyObject*>(&PyBaseObject_Type);
+  const bool has_base = PyTuple_GET_SIZE(order) > 2 || PyTuple_GET_ITEM(order, PyTuple_GET_SIZE(order) - 1) != object;
   for (PyTypeObject* base : {&PyDict_Type, &PySet_Type, &PyFrozenSet_Type, &PyDictKeys_Type, &PyDictItems_Type})
-    if (PyType_IsSubtype(type, base)) return true;
+    if (type == base || (has_base && PyType_IsSubtype(type, base))) return true;
   return false;
 }
 

@@ -103,7 +103,8 @@ class DirectReads {
 }  // namespace
 
 std::string_view module_name(PyObject* globals) {
-  PyObject* name = PyDict_GetItem(globals, interned("__name__"));
+  static PyObject* const key = interned("__name__");
+  PyObject* name = PyDict_GetItem(globals, key);
   const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
   if (!text) PyErr_Clear();
   return text ? text : "";

@@ -9,6 +9,7 @@ namespace {
 
 void pop_keywords(SimFrame& frame, CallArgs& args, PyObject* names, size_t count) {
   size_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+  args.positional.reserve(count + 1);  // pop_callable may put one before them
   args.positional.resize(count);
   for (size_t i = count; i-- > 0;) args.positional[i] = frame.pop();
   for (size_t i = 0; i < keywords; ++i)

@@ -109,7 +109,8 @@ SymValue load_tensor_attr_without_hooks(Simulator& sim, const SymValue& owner, P
 
 SymValue load_tensor_attr(Simulator& sim, const SymValue& owner, PyObject* name) {
   PyTypeObject* type = Py_TYPE(owner.get());
-  if (PyObject* hook = sim.lookup_type(type, interned("__getattribute__")); hook && PyFunction_Check(hook))
+  static PyObject* const getattribute = interned("__getattribute__");
+  if (PyObject* hook = sim.lookup_type(type, getattribute); hook && PyFunction_Check(hook))
     return load_by_getattribute(sim, hook, owner, name);
   PyObject* getattr = nullptr;
   try {

@@ -229,7 +229,9 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   const graph::DType numbers = is_below_autograd() ? type_of_numbers(graph, node) : graph::DType::kUndefined;
   step.arguments.reserve(node.operand_count);
   step.results.reserve(node.result_count);
-  const bool bumps_versions = is_below_autograd() && (step.op->custom || step.op->write_count != WriteCount::kNobody);
+  const graph::OpInfo& info = graph::op_info(node.op);
+  const bool bumps_versions = is_below_autograd() && info.has(graph::kOpMutates) &&
+                              (step.op->custom || step.op->write_count != WriteCount::kNobody);
   for (size_t i = 0; i < node.operand_count; ++i) {
     const Operand& operand = node.arg(i);
     auto arg = static_cast<uint16_t>(i);
@@ -249,7 +251,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
     } else {
       step.arguments.push_back(from_operand(operand, step.op->args[i], constants));
     }
-    if (bumps_versions && graph::op_info(node.op).writes_arg(i))
+    if (bumps_versions && info.writes_arg(i))
       graph::for_each_value(operand, [&](ValueId id) { add_written(graph, id, step); });
   }
   for (size_t i = 0; i < node.result_count; ++i) {
@@ -257,8 +259,6 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
     bool kept = canonical_[value] == value && graph.meta(node.result(i)).defined();
     step.results.push_back(kept ? value : kNoRegister);
   }
-  for (const ReturnFact& fact : step.op->returns)
-    step.list_lengths.push_back(fact.is_tensor_list ? node.result_count - (step.op->returns.size() - 1) : 0);
   return step;
 }
 
@@ -508,7 +508,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, double* numbers, to
     step.op->handle.callBoxed(stack);
   }
   size_t next = 0;
-  for (size_t i = 0; i < step.list_lengths.size(); ++i) {
+  for (size_t i = 0; i < step.op->returns.size(); ++i) {
     c10::IValue& value = stack[base + i];
     if (value.isTensorList()) {
       for (at::Tensor& item : value.toTensorVector()) {

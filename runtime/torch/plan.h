@@ -99,7 +99,6 @@ class Plan {
     std::vector<uint32_t> dead;             // emptied after the step
     std::vector<uint32_t> written;          // their versions are bumped
     std::vector<uint32_t> written_args;     // beside `written`: the argument that is the tensor, or a view of it
-    std::vector<uint32_t> list_lengths;     // of each return, where it is a list
     bool constant = false;                  // framejit.constant
     std::optional<graph::NumberOp> number;  // the places of its tensors are those of its operands
     bool as_tensor = false;                 // the number is read in the place of a tensor, or kept
