@@ -75,6 +75,8 @@ SymValue Simulator::construct(PyTypeObject* type, CallArgs args) {
       !PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     stop(StopReason::kUnknownCall, fmt::format("an instance of '{}'", type->tp_name));
   if (services_.runs_eagerly(obj)) stop(StopReason::kNotToStatic, qualified_name(obj));
+  if (!type->tp_mro)
+    stop(StopReason::kUnknownCall, fmt::format("'{}', which its metaclass is just making", type->tp_name));
   refuse_finalizer(type);
   CallArgs new_args = args;
   new_args.positional.insert(new_args.positional.begin(), SymValue::borrow(obj));

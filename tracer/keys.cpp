@@ -12,6 +12,7 @@ namespace {
 
 bool is_keyed_type(PyTypeObject* type) {
   PyObject* const order = type->tp_mro;
+  if (!order) return false;  // its metaclass is just making that
   auto* const object = reinterpret_cast<PyObject*>(&PyBaseObject_Type);
   const bool has_base = PyTuple_GET_SIZE(order) > 2 || PyTuple_GET_ITEM(order, PyTuple_GET_SIZE(order) - 1) != object;
   for (PyTypeObject* base : {&PyDict_Type, &PySet_Type, &PyFrozenSet_Type, &PyDictKeys_Type, &PyDictItems_Type})

@@ -95,6 +95,7 @@ bool World::rely_on_code(PyObject* function) {
 // The guard has the addresses of the classes: the tuple itself would keep them alive.
 void World::rely_on_mro(PyTypeObject* type) {
   PyObject* holder = reinterpret_cast<PyObject*>(type);
+  if (!type->tp_mro) stop(StopReason::kUnsupportedAttribute, "the bases of a class that its metaclass is just making");
   if (!relied_on_.insert(holder, nullptr)) return;
   std::vector<PyObject*> classes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
