@@ -215,11 +215,15 @@ std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObjec
     if (sim.is_written(module, dict, table_name))
       sim.stop(StopReason::kUnsupportedAttribute, "a replaced table of a module");
     PyObject* table = PyDict_GetItemWithError(dict, table_name);
-    if (!table || !PyDict_Check(table)) continue;
-    SourceId table_source;
+    SourceId items, table_source;
+    if (source.valid()) items = world.sources().read(SourceKind::kInstanceDict, source);
+    if (!table) {
+      if (source.valid()) world.guard(GuardKind::kHasNoKey, items, table_name);
+      continue;
+    }
+    if (!PyDict_Check(table)) sim.stop(StopReason::kUnsupportedAttribute, "a table of a module that is no dictionary");
     if (source.valid())
-      table_source = world.sources().keyed(
-          SourceKind::kDictItem, world.sources().read(SourceKind::kInstanceDict, source), world.pool().add(table_name));
+      table_source = world.sources().keyed(SourceKind::kDictItem, items, world.pool().add(table_name));
     // What was changed may be this table in another call.
     if (source.valid() && world.has_changed_module_table()) world.wrap(table, table_source);
     PyObject* shadow = world.shown_at(table, table_source);

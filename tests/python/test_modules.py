@@ -1,9 +1,11 @@
 """torch.nn.Module inside captured code: calls, hooks, containers, buffers, attributes that forward writes."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+import framejit
 from support.same_as_eager import assert_same_as_eager
 
 LOG = []
@@ -338,3 +340,43 @@ def test_deepcopy_and_state_dict_inside():
 
     # A parameter made inside cannot be rebuilt: the whole frame runs eagerly.
     check(f, breaks=None, graphs=None, fallbacks=None, miss=None)
+
+
+def looks_up(module, x):
+    return getattr(module, "missing", 3), hasattr(module, "weight"), x + 1
+
+
+def sets(module, x):
+    module.added = 1
+    return module.added, x + 1
+
+
+def outcome(fn, *args):
+    try:
+        return fn(*args)
+    except (TypeError, AttributeError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("use", [looks_up, sets])
+@pytest.mark.parametrize("tables", [{"_parameters": 3}, {"_buffers": None}, {"_modules": [1]}], ids=str)
+def test_a_table_that_is_no_dictionary(use, tables):
+    """torch's code then fails at it, or finds names in it."""
+    compiled = framejit.to_static(use)
+
+    def run(fn):
+        module = nn.Linear(2, 2)
+        vars(module).update(tables)
+        return outcome(fn, module, torch.ones(2))
+
+    expected = str(run(use))
+    assert [str(run(compiled)) for _ in range(3)] == [expected] * 3
+
+
+def test_a_table_that_was_missing_comes_back():
+    module = nn.Linear(2, 2)
+    compiled = framejit.to_static(looks_up)
+    table = vars(module).pop("_parameters")
+    assert compiled(module, torch.ones(2))[:2] == (3, False)
+    vars(module)["_parameters"] = table
+    assert compiled(module, torch.ones(2))[:2] == (3, True)
