@@ -224,10 +224,12 @@ std::optional<SymValue> find_in_module(Simulator& sim, PyObject* module, PyObjec
     if (!PyDict_Check(table)) sim.stop(StopReason::kUnsupportedAttribute, "a table of a module that is no dictionary");
     if (source.valid())
       table_source = world.sources().keyed(SourceKind::kDictItem, items, world.pool().add(table_name));
+    const bool of_subclass = !PyDict_CheckExact(table) && !PyODict_CheckExact(table);
     // What was changed may be this table in another call.
-    if (source.valid() && world.has_changed_module_table()) world.wrap(table, table_source);
+    if (source.valid() && (of_subclass || world.has_changed_module_table())) world.wrap(table, table_source);
+    if (source.valid()) world.rely_on_table_type(table, table_source);
     PyObject* shadow = world.shown_at(table, table_source);
-    if (shadow == table) {  // of a subclass
+    if (shadow == table || of_subclass) {  // it may look names up in a way of its own
       SymValue held = SymValue::borrow(table);
       if (sim.contains(held, SymValue::borrow(name))) return sim.get_item(held, SymValue::borrow(name));
       continue;

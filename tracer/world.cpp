@@ -80,6 +80,13 @@ void World::rely_on_item(PyObject* dict, PyObject* name, PyObject* value) {
     guard(GuardKind::kHasNoKey, source, name);
 }
 
+void World::rely_on_table_type(PyObject* table, SourceId source) {
+  if (typed_tables_.size() <= source.index()) typed_tables_.resize(2 * source.index() + 1);
+  if (typed_tables_[source.index()]) return;
+  typed_tables_[source.index()] = true;
+  guard(GuardKind::kTypeIs, source, reinterpret_cast<PyObject*>(Py_TYPE(table)));
+}
+
 void World::rely_on_answer(PyObject* question, PyObject* answer) {
   if (relied_on_.insert(question, question))
     guard(GuardKind::kAnswers, sources().constant(pool_.add(question)), answer);

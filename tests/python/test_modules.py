@@ -380,3 +380,37 @@ def test_a_table_that_was_missing_comes_back():
     assert compiled(module, torch.ones(2))[:2] == (3, False)
     vars(module)["_parameters"] = table
     assert compiled(module, torch.ones(2))[:2] == (3, True)
+
+
+class Doubling(dict):
+    """As tables that fetch what they hold when it is asked for: each look-up counts, and gives another value."""
+
+    asked = 0
+
+    def __contains__(self, name):
+        return name == "made_up" or super().__contains__(name)
+
+    def __getitem__(self, name):
+        type(self).asked += 1
+        return torch.ones(2) if name == "made_up" else super().__getitem__(name) * 2
+
+
+@pytest.mark.runs_once("a second run of the look-ups counts too")
+def test_a_table_that_looks_names_up_in_its_own_way():
+    def program(module, x):
+        return functional.linear(x, module.weight, module.bias) + (module.made_up if hasattr(module, "made_up") else 0)
+
+    module, x = nn.Linear(2, 2), torch.ones(2)
+    plain = program(module, x)
+    compiled = framejit.to_static(program)
+    assert torch.equal(compiled(module, x), plain)
+    table = vars(module)["_parameters"]
+    vars(module)["_parameters"] = Doubling(table)
+    Doubling.asked = 0
+    expected, asked = program(module, x), Doubling.asked
+    for _ in range(3):
+        Doubling.asked = 0
+        assert torch.equal(compiled(module, x), expected)
+        assert Doubling.asked == asked
+    vars(module)["_parameters"] = table
+    assert torch.equal(compiled(module, x), plain)
