@@ -1,4 +1,5 @@
-// What the interpreter keeps that tells of changes: versions of dictionaries and types, and watchers of dictionaries.
+// What the interpreter keeps that tells of changes: versions of dictionaries and types, and watchers of dictionaries;
+// and of what kind a dictionary's keys are.
 //
 // All functions need the GIL. None leaves a Python error.
 #pragma once

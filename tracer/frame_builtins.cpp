@@ -21,8 +21,13 @@ PyObject* builtins_named_by(PyObject* value) {
   return value && PyDict_Check(value) ? value : nullptr;
 }
 
-PyObject* builtins_of_call(PyObject* function) {
+static PyObject* name_of_builtins() {
   static PyObject* const name = interned("__builtins__");
+  return name;
+}
+
+PyObject* builtins_of_call(PyObject* function) {
+  PyObject* name = name_of_builtins();
   if (_PyType_Lookup(&PyFunction_Type, name)) {
     Ref kept = Ref::steal(PyObject_GetAttr(function, name));  // the function keeps it alive
     if (!kept) PyErr_Clear();
@@ -38,7 +43,7 @@ namespace {
 std::string name_of_module(PyObject* globals) { return std::string(module_name(globals)); }
 
 bool changes_builtins(World& world, PyObject* globals) {
-  static PyObject* const name = interned("__builtins__");
+  PyObject* name = name_of_builtins();
   PyObject* shadow = world.representation(globals);
   return world.overlay(globals, name).found ||
          (shadow && PyDict_GetItem(shadow, name) != PyDict_GetItem(globals, name));
@@ -48,8 +53,7 @@ bool changes_builtins(World& world, PyObject* globals) {
 
 // Code that is made anew, for the rest of a frame, takes what its module has.
 void Simulator::rely_on_builtins(const SimFrame& frame) {
-  static PyObject* const name = interned("__builtins__");
-  PyObject *globals = frame.globals.get(), *builtins = frame.builtins.get();
+  PyObject *globals = frame.globals.get(), *builtins = frame.builtins.get(), *name = name_of_builtins();
   if (changes_builtins(world_, globals)) stop(StopReason::kForeignBuiltins, name_of_module(globals));
   if (!frame.code->reads_globals) return;
   PyObject* value = PyDict_GetItem(globals, name);

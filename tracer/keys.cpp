@@ -10,13 +10,17 @@ namespace framejit {
 
 namespace {
 
+// Whether it may inherit from more than object. Most classes do not, and each call of C asks.
+bool may_have_bases(const PyTypeObject* type) {
+  PyObject* const order = type->tp_mro;  // null: its metaclass is just making that
+  return !order || PyTuple_GET_SIZE(order) != 2 ||
+         PyTuple_GET_ITEM(order, 1) != reinterpret_cast<PyObject*>(&PyBaseObject_Type);
+}
+
 bool is_keyed_type(PyTypeObject* type) {
-  PyObject* const order = type->tp_mro;
-  if (!order) return false;  // its metaclass is just making that
-  auto* const object = reinterpret_cast<PyObject*>(&PyBaseObject_Type);
-  const bool has_base = PyTuple_GET_SIZE(order) > 2 || PyTuple_GET_ITEM(order, PyTuple_GET_SIZE(order) - 1) != object;
+  const bool walks = may_have_bases(type);
   for (PyTypeObject* base : {&PyDict_Type, &PySet_Type, &PyFrozenSet_Type, &PyDictKeys_Type, &PyDictItems_Type})
-    if (type == base || (has_base && PyType_IsSubtype(type, base))) return true;
+    if (type == base || (walks && PyType_IsSubtype(type, base))) return true;
   return false;
 }
 

@@ -214,7 +214,7 @@ class World {
   const Removals* removals(PyObject* dict) const;  // null: none
   // Whether one of them holds the parameters, buffers or submodules of a module.
   bool has_changed_module_table() const { return changed_module_table_; }
-  // Of a table of a module, which is asked for many names.
+  // Guards the type of a table of a module, once for each: one of a class of its own may look names up in its own way.
   void rely_on_table_type(PyObject* table, graph::SourceId source);
 
   // Whether each read gives the same object, not one that is made for it.
@@ -285,7 +285,7 @@ class World {
   std::unordered_set<PyObject*> compared_in_c_;  // dictionaries
   AddressPairSet read_numbers_;                  // those of the classes that have them, and their names
   AddressPairSet relied_on_;  // a holder and a name in it (null: its MRO or its code); both live as long as the pool
-  std::vector<bool> typed_tables_;      // by source
+  std::vector<bool> typed_tables_;      // by source: its type is guarded
   std::vector<graph::SourceId> found_;  // sources of values that are guarded only when something relies on them
   std::unordered_set<PyObject*> made_constants_;
   std::unordered_map<PyObject*, Places> places_;  // the objects live as long as the pool

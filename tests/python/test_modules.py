@@ -371,6 +371,8 @@ def test_a_table_that_is_no_dictionary(use, tables):
 
     expected = str(run(use))
     assert [str(run(compiled)) for _ in range(3)] == [expected] * 3
+    stats = framejit.stats()
+    assert stats["captures"] and stats["break_reasons"]["UnsupportedAttribute"]
 
 
 def test_a_table_that_was_missing_comes_back():
@@ -380,6 +382,7 @@ def test_a_table_that_was_missing_comes_back():
     assert compiled(module, torch.ones(2))[:2] == (3, False)
     vars(module)["_parameters"] = table
     assert compiled(module, torch.ones(2))[:2] == (3, True)
+    assert framejit.stats()["captures"] == 2
 
 
 class Doubling(dict):
@@ -414,3 +417,4 @@ def test_a_table_that_looks_names_up_in_its_own_way():
         assert Doubling.asked == asked
     vars(module)["_parameters"] = table
     assert torch.equal(compiled(module, x), plain)
+    assert framejit.stats()["captures"] and framejit.stats()["hits"]
