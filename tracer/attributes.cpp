@@ -386,6 +386,8 @@ SymValue Simulator::load_attr(const SymValue& owner_value, PyObject* name) {
   if (PyType_Check(obj)) return load_type_attr(*this, owner, name);
   if (is_sim_traceback(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, sim_traceback_origin(obj));
   if (is_sim_generator(obj)) return load_generator_attr(*this, obj, name);
+  if (PyContextToken_CheckExact(obj) && !world_.find(obj) && PyUnicode_CompareWithASCIIString(name, "old_value") == 0)
+    return builtins::old_value(*this, obj);
   if (PyExceptionInstance_Check(obj) && PyUnicode_CompareWithASCIIString(name, "__traceback__") == 0)
     if (const BreakPoint* raised = raised_at(obj)) stop_before_raise(StopReason::kUnsupportedAttribute, *raised);
   if (PyModule_Check(obj)) {

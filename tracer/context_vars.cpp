@@ -21,7 +21,9 @@ ContextVars::~ContextVars() {
 }
 
 Ref ContextVars::set(PyObject* var, PyObject* value, BreakPoint before) {
+  const bool own = is_set(var);
   Ref token = Ref::steal(PyContextVar_Set(var, value));
+  if (token && own) replaced_own_.push_back(token);
   if (token) set_.push_back({Ref::borrow(var), token, before});
   return token;
 }
@@ -40,6 +42,10 @@ bool ContextVars::has_token(PyObject* token) const {
   return std::any_of(set_.begin(), set_.end(), [&](const Set& each) { return each.token.get() == token; });
 }
 
+bool ContextVars::replaced_own(PyObject* token) const {
+  return std::any_of(replaced_own_.begin(), replaced_own_.end(), [&](const Ref& each) { return each.get() == token; });
+}
+
 namespace builtins {
 namespace {
 
@@ -54,22 +60,36 @@ SymValue constant(Simulator& sim, PyObject* obj) {
   return sim.world().wrap(obj, sim.world().sources().constant(sim.world().pool().add(obj)));
 }
 
-// What the program has set; null with a guard where it has not.
+// What the program has set, under a guard; null if it has set nothing.
+std::optional<SymValue> set_by_program(Simulator& sim, PyObject* var, PyObject* value) {
+  World& world = sim.world();
+  const SourceId source =
+      world.sources().read(SourceKind::kContextVar, world.sources().constant(world.pool().add(var)));
+  if (value) return world.wrap(value, source);
+  world.guard(GuardKind::kUnbound, source);
+  return std::nullopt;
+}
+
 std::optional<SymValue> read(Simulator& sim, PyObject* var) {
   PyObject* const unset = once_under_lock([] { return PyList_New(0); });
   PyObject* found = nullptr;
   sim.check_status(PyContextVar_Get(var, unset, &found));
   Ref value = Ref::steal(found);
   if (sim.context_vars().is_set(var)) return SymValue(std::move(value));
-  World& world = sim.world();
-  const SourceId source =
-      world.sources().read(SourceKind::kContextVar, world.sources().constant(world.pool().add(var)));
-  if (value.get() != unset) return world.wrap(value.get(), source);
-  world.guard(GuardKind::kUnbound, source);
-  return std::nullopt;
+  return set_by_program(sim, var, value.get() == unset ? nullptr : value.get());
 }
 
 }  // namespace
+
+SymValue old_value(Simulator& sim, PyObject* token) {
+  Ref value = sim.check(PyObject_GetAttrString(token, "old_value"));
+  if (sim.context_vars().replaced_own(token)) return SymValue(std::move(value));
+  Ref var = sim.check(PyObject_GetAttrString(token, "var"));
+  Ref missing = sim.check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(token)), "MISSING"));
+  const bool was_set = value.get() != missing.get();
+  auto known = set_by_program(sim, var.get(), was_set ? sim.keep(value) : nullptr);
+  return known ? *known : SymValue(std::move(value));
+}
 
 SymValue call_context_var_get(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.has_keywords() || args.positional.empty() || args.positional.size() > 2)

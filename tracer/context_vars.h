@@ -23,6 +23,8 @@ class ContextVars {
 
   bool is_set(PyObject* var) const;
   bool has_token(PyObject* token) const;
+  // Of a token of the trace, also one that is used up: whether the trace had set the variable before.
+  bool replaced_own(PyObject* token) const;
   // Where the capture could end before all that is set now. Invalid if nothing is.
   BreakPoint first_set() const { return set_.empty() ? BreakPoint{} : set_.front().before; }
 
@@ -32,6 +34,16 @@ class ContextVars {
     BreakPoint before;
   };
   std::vector<Set> set_;  // oldest first
+  std::vector<Ref> replaced_own_;
 };
 
+class Simulator;
+struct SymValue;
+
+namespace builtins {
+
+// `old_value` of a token that the trace made: what the program had set is read under guards.
+SymValue old_value(Simulator& sim, PyObject* token);
+
+}  // namespace builtins
 }  // namespace framejit

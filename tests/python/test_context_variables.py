@@ -76,6 +76,31 @@ def test_reading_is_guarded():
         assert torch.equal(compiled(x), x * 1 + 5)
 
 
+def test_old_value_of_a_token_is_guarded():
+    def f(x):
+        outer = SCALE.set(2)
+        old = outer.old_value
+        inner = SCALE.set(3)
+        x = x * inner.old_value
+        SCALE.reset(inner)
+        SCALE.reset(outer)
+        return (x if old is contextvars.Token.MISSING else x + old), outer.var is SCALE
+
+    compiled = framejit.to_static(f)
+    x = x3()
+    with expect_capture():
+        assert torch.equal(compiled(x)[0], x * 2)
+    token = SCALE.set(5)
+    with expect_capture("set"):
+        assert torch.equal(compiled(x)[0], x * 2 + 5)
+    SCALE.set(x)
+    with expect_capture("of another type"):
+        assert torch.equal(compiled(x)[0], x * 3)
+    SCALE.reset(token)
+    with expect_hit("unset"):
+        assert torch.equal(compiled(x)[0], x * 2)
+
+
 def test_unset_variable_raises():
     check(lambda x: (x + 1) * SCALE.get(), raises=LookupError, graphs=None, breaks=None)
 
