@@ -357,11 +357,12 @@ bool GuardProgram::words_hold(size_t from, size_t to) {
   return true;
 }
 
-// As are_apart, of a snapshot's set.
+// As are_apart, of a snapshot's set. What is not there, as the dictionary of a tensor that has none, is no object.
 template <class Set>
 static bool holds_apart(const Set& set, PyObject* const* registers) {
   for (size_t i = 0; i < set.read.size(); ++i) {
     PyObject* const obj = registers[set.read[i]];
+    if (!obj) continue;
     bool found = false;
     for (PyObject* other : set.known) found |= other == obj;
     for (size_t k = 0; k < i; ++k) found |= registers[set.read[k]] == obj;

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import framejit
+from support.counts import counting
 from support.guarded import Guarded
 
 
@@ -196,3 +198,21 @@ def test_an_alias_is_seen_by_warm_calls():
             guarded.agrees(*arguments)
             guarded.agrees(*arguments)
         guarded.hits(one, other)
+
+
+def test_tensors_without_attributes_stay_hits():
+    def write(x, y, table):
+        x = x.exp()
+        framejit.graph_break()
+        table["n"] = len(table)  # what is read beside a changed dictionary has to be another one
+        return x.mean() + y.sum()
+
+    compiled = framejit.to_static(write)
+    compiled(torch.ones(2), torch.ones(2), {"n": 0})
+    with counting() as counted:
+        for _ in range(200):  # the guards of an entry are rebuilt now and then for what has held so far
+            table = {"n": 0}
+            assert compiled(torch.ones(2), torch.zeros(2), table) == torch.tensor(1.0).exp()
+            assert table == {"n": 1}
+    assert counted.captures == counted.fallbacks == 0, counted.as_dict()
+    assert counted.hits >= 200
