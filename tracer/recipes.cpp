@@ -181,40 +181,6 @@ void RecipeBuilder::add_attributes(RecipeId recipe, PyObject* obj, PyObject* dic
   }
 }
 
-// Made by the __new__ of the C type below, so that no __init__ in Python runs again.
-RecipeId RecipeBuilder::describe_exception(PyObject* obj) {
-  if (const BreakPoint* raised = sim_.raised_at(obj)) sim_.stop_before_raise(StopReason::kCannotRebuild, *raised);
-  PyTypeObject* type = Py_TYPE(obj);
-  auto* native = reinterpret_cast<PyObject*>(native_base(type));
-  PyObject* reduced = sim_.keep(Ref::steal(PyObject_CallMethod(native, "__reduce__", "O", obj)));
-  PyErr_Clear();
-  if (!reduced) cannot_rebuild(obj);
-  // Not obj.args: OSError takes the file name out of them, and gives it here.
-  PyObject* args = PyTuple_GET_ITEM(reduced, 1);
-  std::vector<RecipeId> ids;
-  bool python_made = false;
-  for (const char* name : {"__new__", "__init__"}) {
-    PyObject* found = _PyType_Lookup(type, interned(name));
-    if (found && Py_TYPE(found) == &PyStaticMethod_Type) found = native;
-    python_made = python_made || found == native || (found && PyFunction_Check(found));
-  }
-  // Those with a __new__ of their own take other arguments there.
-  const newfunc plain_new = reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_new;
-  if (python_made && reinterpret_cast<PyTypeObject*>(native)->tp_new != plain_new) cannot_rebuild(obj);
-  if (python_made) ids.push_back(constant(reinterpret_cast<PyObject*>(type)));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) ids.push_back(describe_object(PyTuple_GET_ITEM(args, i)));
-  PyObject* made_by = reinterpret_cast<PyObject*>(type);
-  if (python_made) made_by = sim_.keep(Ref::steal(PyObject_GetAttrString(native, "__new__")));
-  RecipeId id = call(made_by, ids);
-  memo_[obj] = id;
-  PyObject *name, *value;
-  if (PyTuple_GET_SIZE(reduced) > 2 && PyDict_Check(PyTuple_GET_ITEM(reduced, 2)))
-    for (Py_ssize_t pos = 0; PyDict_Next(PyTuple_GET_ITEM(reduced, 2), &pos, &name, &value);)
-      add_attribute(id, name, value);
-  if (Ref cause = Ref::steal(PyException_GetCause(obj))) add_attribute(id, interned("__cause__"), cause.get());
-  return id;
-}
-
 RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
   PyTypeObject* type = Py_TYPE(obj);
   std::vector<PyObject*> parts;
@@ -323,25 +289,6 @@ RecipeId RecipeBuilder::describe_instance(PyObject* obj) {
   RecipeId id = build(obj, kind, parts, reinterpret_cast<PyObject*>(type), items);
   add_slot_effects(obj, id);
   return id;
-}
-
-// Values in __slots__ are set once the object exists.
-void RecipeBuilder::add_slot_effects(PyObject* obj, RecipeId recipe) {
-  PyObject* mro = Py_TYPE(obj)->tp_mro;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
-    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
-    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
-    PyObject *name, *member;
-    for (Py_ssize_t pos = 0; PyDict_Next(type->tp_dict, &pos, &name, &member);) {
-      if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
-      Ref value = Ref::steal(PyMemberDescr_Type.tp_descr_get(member, obj, nullptr));
-      if (!value) {
-        PyErr_Clear();
-        continue;
-      }
-      slot_effects_.push_back({EffectKind::kSetSlot, recipe, constant(member), describe_object(sim_.keep(value)), {}});
-    }
-  }
 }
 
 void RecipeBuilder::finish_graph() {

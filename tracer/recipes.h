@@ -61,6 +61,8 @@ class RecipeBuilder {
   graph::RecipeId describe_type_form(PyObject* form);
   void add_attributes(graph::RecipeId recipe, PyObject* obj, PyObject* dict);
   void add_slot_effects(PyObject* obj, graph::RecipeId recipe);
+  void add_slot_effect(graph::RecipeId recipe, PyObject* member, const Ref& value);
+  void add_field_effects(PyObject* obj, graph::RecipeId recipe, PyObject* plain);
   void guard_apart(PyObject* changed);
   void add_apart_guards();
   void guard_dictionaries_apart(uint64_t number);
