@@ -140,7 +140,7 @@ Ref Replay::make_new(RecipeId id, const Recipe& recipe) {
       shell = new_instance(reinterpret_cast<PyTypeObject*>(plan_.pool().at(recipe.object)));
       break;
   }
-  if (shell) unfilled_.push_back(id);
+  if (shell) (hashes_made(recipe) ? unhashed_ : unfilled_).push_back(id);
   return shell;
 }
 
@@ -197,22 +197,40 @@ Ref Replay::make_function(const Recipe& recipe) {
   return made;
 }
 
-// Sequences and objects first: what is hashed must be whole.
+// Items of a set; keys and values of a mapping.
+static uint32_t hashed_parts(const Recipe& recipe) {
+  return recipe.kind == RecipeKind::kTypedDict ? 2 * recipe.index : recipe.part_count;
+}
+
+// Whether keys or items are hashed that the replay makes, which must be whole then.
+bool Replay::hashes_made(const Recipe& recipe) const {
+  const bool is_set = recipe.kind == RecipeKind::kSet;
+  if (!is_set && recipe.kind != RecipeKind::kDict && recipe.kind != RecipeKind::kTypedDict) return false;
+  for (uint32_t i = 0; i < hashed_parts(recipe); i += is_set ? 1 : 2) {
+    const RecipeKind kind = recipes_.at(recipes_.part(recipe, i)).kind;
+    if (kind != RecipeKind::kConst && kind != RecipeKind::kSource && kind != RecipeKind::kOutput &&
+        kind != RecipeKind::kNumber)
+      return true;
+  }
+  return false;
+}
+
+// All else first, then what hashes what was made, in the reverse of the order in which its parts were made. No
+// recursion: a program may make a hundred thousand of them.
 bool Replay::fill_pending() {
-  auto hashes = [&](RecipeId id) {
-    RecipeKind kind = recipes_.at(id).kind;
-    return kind == RecipeKind::kDict || kind == RecipeKind::kSet || kind == RecipeKind::kTypedDict;
-  };
-  while (!unfilled_.empty()) {
-    size_t pick = unfilled_.size() - 1;
-    for (size_t i = unfilled_.size(); i-- > 0;)
-      if (!hashes(unfilled_[i])) {
-        pick = i;
-        break;
-      }
-    RecipeId id = unfilled_[pick];
-    unfilled_.erase(unfilled_.begin() + static_cast<std::ptrdiff_t>(pick));
-    if (!fill(id)) return false;
+  while (!unfilled_.empty() || !unhashed_.empty()) {
+    std::vector<RecipeId> with_parts;
+    while (!unfilled_.empty() || !unhashed_.empty()) {
+      const bool hashes = unfilled_.empty();
+      std::vector<RecipeId>& from = hashes ? unhashed_ : unfilled_;
+      const RecipeId id = from.back();
+      from.pop_back();
+      const Recipe& recipe = recipes_.at(id);
+      if (hashes) with_parts.push_back(id);
+      if (hashes ? !make_parts(recipe, 0, hashed_parts(recipe)) : !fill(id)) return false;
+    }
+    for (auto id = with_parts.rbegin(); id != with_parts.rend(); ++id)
+      if (!fill(*id)) return false;
   }
   return true;
 }
@@ -251,14 +269,14 @@ bool Replay::fill_list(PyObject* list, const Recipe& recipe, uint32_t count) {
 }
 
 bool Replay::fill_mapping(PyObject* dict, const Recipe& recipe, uint32_t count) {
-  if (!make_parts(recipe, 0, 2 * count) || !fill_pending()) return false;
+  if (!make_parts(recipe, 0, 2 * count)) return false;
   for (uint32_t i = 0; i < count; ++i)
     if (!set_dict_item(dict, part(recipe, 2 * i), part(recipe, 2 * i + 1))) return false;
   return true;
 }
 
 bool Replay::fill_set(PyObject* set, const Recipe& recipe) {
-  if (!make_parts(recipe, 0, recipe.part_count) || !fill_pending()) return false;
+  if (!make_parts(recipe, 0, recipe.part_count)) return false;
   for (uint32_t i = 0; i < recipe.part_count; ++i)
     if (PySet_Add(set, part(recipe, i)) < 0) return false;
   return true;

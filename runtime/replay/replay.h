@@ -62,6 +62,7 @@ class Replay {
   Ref make_function(const graph::Recipe& recipe);
   Ref make_call(graph::RecipeId id, const graph::Recipe& recipe);
   Ref make_set_copy(const graph::Recipe& recipe);
+  bool hashes_made(const graph::Recipe& recipe) const;
   bool fill_pending();
   bool fill_pending_for(graph::RecipeId id, Ref* made);
   bool fill(graph::RecipeId id);
@@ -80,8 +81,8 @@ class Replay {
   const graph::RecipeTable& recipes_;
   std::vector<PyObject*> values_;  // by recipe; owned
   std::vector<Ref> watched_;
-  std::vector<PyObject*> outputs_;         // owned
-  std::vector<graph::RecipeId> unfilled_;  // shells
+  std::vector<PyObject*> outputs_;                    // owned
+  std::vector<graph::RecipeId> unfilled_, unhashed_;  // shells; the latter have keys or items that the replay makes
 };
 
 // dict[key] = value, dict.clear() on the mapping itself, whatever a subclass overrides; OrderedDict keeps its order.

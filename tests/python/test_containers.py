@@ -503,3 +503,16 @@ def test_set_of_the_program_is_left_with_its_order(change):
             mine.update("abcdefgh")
             theirs.update("abcdefgh")
             assert list(mine) == list(theirs)
+
+
+def test_more_dictionaries_than_the_stack_has_room_for():
+    def f(x, count):
+        made = [{} for _ in range(count)]
+        keyed = [{(x, number)} for number in range(3)]  # whose items the replay makes before it hashes them
+        x = x + 1
+        framejit.graph_break()
+        return x, len(made), made[0] is made[-1], made[-1], [len(each) for each in keyed]
+
+    compiled = framejit.to_static(f)
+    for _ in range(2):
+        assert compiled(x3(), 200_000)[1:] == (200_000, False, {}, [1, 1, 1])
