@@ -23,6 +23,7 @@ NAMES = (
     "cuda",
     "cuda_models",
     "cuda_training",
+    "cold",
     "capture",
     "growth",
     "overhead",
@@ -230,6 +231,20 @@ def capture_rows(results):
     return made
 
 
+def cold_rows(results):
+    """Each model with each contestant and state of its cache."""
+    states = {"": "", "empty": ", empty cache", "kept": ", cache of a process before"}
+    return [
+        {
+            "model": row["case"],
+            "name": LABELS[row["contestant"]] + states[row["cache"]],
+            "first": digits(row["first_ms"]["median"]) if row["cache"] else "",
+            "result": digits(row["result_s"]["median"]),
+        }
+        for row in (results["rows"] if results else [])
+    ]
+
+
 def plot_growth(file, rows):
     """A panel for what grows, a line for each contestant, both axes logarithmic."""
     pyplot = import_pyplot()
@@ -334,6 +349,7 @@ def main():
             for name, heading in (("steady", "The processor"), ("cuda", "CUDA"), ("cuda_models", "CUDA, models"))
             if results[name]
         ],
+        cold=cold_rows(results["cold"]),
         capture=capture_rows(results["capture"]),
         growth=growth_tables(results["growth"]),
         overhead=overhead_table(results["overhead"]),
