@@ -77,8 +77,13 @@ SymValue of_type(Simulator& sim, SymValue value, PyTypeObject* type, const char*
 SymValue text_by(Simulator& sim, SymValue value, const char* const* methods, PyObject* callable, CallArgs args) {
   PyObject* obj = sim.realise(value);
   if (!has_plain_text(sim, obj)) {
-    for (; *methods; ++methods)
+    for (; *methods; ++methods) {
       if (auto result = sim.call_special(obj, *methods, {})) return of_type(sim, *result, &PyUnicode_Type, *methods);
+      // object.__str__ goes on to __repr__, that of another C type does not.
+      PyObject* name = interned(*methods);
+      if (sim.lookup_type(Py_TYPE(obj), name) != _PyType_Lookup(&PyBaseObject_Type, name)) break;
+    }
+    if (PyUnicode_Check(obj) && !sim.is_outside_opaque(obj)) return sim.call_c(callable, args);
     sim.stop(StopReason::kUnsupportedValue, fmt::format("the text of a '{}'", Py_TYPE(obj)->tp_name));
   }
   return sim.call_c(callable, args);
@@ -216,12 +221,15 @@ SymValue call_format(Simulator& sim, PyObject* callable, CallArgs args) {
   if (auto result = sim.call_special(obj, "__format__", {spec}))
     return of_type(sim, *result, &PyUnicode_Type, "__format__");
   if (has_plain_text(sim, obj)) return sim.call_c(callable, args);
-  // Texts and numbers of subclasses: __str__ is asked where no format is given, else the value is written.
-  if (PyUnicode_GET_LENGTH(spec.get()) != 0 && (PyUnicode_Check(obj) || PyLong_Check(obj) || PyFloat_Check(obj))) {
-    if (sim.is_outside_opaque(obj))
-      sim.stop(StopReason::kUnsupportedValue, fmt::format("a '{}' is formatted", Py_TYPE(obj)->tp_name));
-    return sim.call_c(callable, args);
-  }
+  // Without a format __str__ is asked. Else texts and numbers write their value, and object.__format__ refuses it.
+  static PyObject* const name = interned("__format__");
+  const bool refuses = sim.lookup_type(Py_TYPE(obj), name) == _PyType_Lookup(&PyBaseObject_Type, name);
+  const bool is_value = PyUnicode_Check(obj) || PyLong_Check(obj) || PyFloat_Check(obj) || PyComplex_Check(obj);
+  const bool has_format = PyUnicode_GET_LENGTH(spec.get()) != 0;
+  if (has_format && refuses) return sim.call_c(callable, args);
+  if ((has_format && is_value && sim.is_outside_opaque(obj)) || (!is_value && !refuses))
+    sim.stop(StopReason::kUnsupportedValue, fmt::format("a '{}' is formatted", Py_TYPE(obj)->tp_name));
+  if (has_format) return sim.call_c(callable, args);
   PyObject* str = reinterpret_cast<PyObject*>(&PyUnicode_Type);
   CallArgs text_args{{args.positional[0]}, {}};
   args.positional[0] = call_str(sim, str, text_args);

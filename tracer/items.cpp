@@ -295,7 +295,10 @@ SymValue Simulator::get_iter(SymValue iterable) {
       return native_iter(items.get());
     }
     if (!Py_TYPE(obj)->tp_iter && !PySequence_Check(obj)) return native_iter(obj);  // says so
-    if (PyIter_Check(obj)) return iterable;                                         // next() stops on it
+    // next() stops on it. A text of a class with __next__ is iterated as a text all the same.
+    PyObject* next = lookup_type(Py_TYPE(obj), interned("__next__"));
+    const bool is_own_iterator = Py_TYPE(obj)->tp_iter == PyObject_SelfIter || !next || !PyFunction_Check(next);
+    if (PyIter_Check(obj) && is_own_iterator) return iterable;
     stop(StopReason::kUnsupportedValue, fmt::format("iteration over '{}'", Py_TYPE(obj)->tp_name));
   }
   if (PyObject* method = lookup_type(Py_TYPE(obj), interned("__getitem__"));

@@ -49,6 +49,9 @@ METHODS = {
     "__add__": "added",
     "__radd__": "added",
     "keys": ["a"],
+    "__repr__": "represented",
+    "__str__": "text",
+    "__next__": 5,
 }
 CASES = [
     (list, [3, 1, 2], "__len__", lambda v, x: list(zip(v, v))),
@@ -83,6 +86,21 @@ CASES = [
     (int, 5, "__radd__", lambda v, x: (x + v, 1 + v)),
     (float, 2.5, "__radd__", lambda v, x: (x + v, 1 + v)),
     (str, "ab", "__hash__", lambda v, x: len(dict(**{v: 1}))),
+    (str, "ab", "__repr__", lambda v, x: (str(v), f"{v}", f"{v!s:>4}", "%s" % v, "{}".format(v), format(v, ">4"))),
+    (str, "ab", "__repr__", lambda v, x: (repr(v), f"{v!r}", "%r" % v, [v], type(str(v)).__name__)),
+    (str, "ab", "__str__", lambda v, x: (str(v), f"{v}", f"{v:>4}", "%s" % v, "".join([v, "c"]), repr(v))),
+    (int, 5, "__repr__", lambda v, x: (str(v), f"{v}", f"{v:4}", "%s" % v, "%d" % v, format(v))),
+    (complex, 1j, "__str__", lambda v, x: (str(v), f"{v}", f"{v:.1f}", repr(v))),
+    (bytes, b"ab", "__str__", lambda v, x: str(v)),
+    (bytes, b"ab", "__str__", lambda v, x: f"{v:>4}"),
+    (bytes, b"ab", "__repr__", lambda v, x: (repr(v), f"{v!r}")),
+    (list, [3, 1], "__str__", lambda v, x: (str(v), f"{v}", repr(v))),
+    (list, [3, 1], "__str__", lambda v, x: f"{v:>9}"),
+    (str, "ab", "__next__", lambda v, x: (list(v), [c for c in v], next(iter(v)), sorted(v), star_in_front(v))),
+    (bytes, b"ab", "__next__", lambda v, x: (list(v), [c for c in v], next(iter(v)), tuple(v))),
+    (list, [3, 1], "__next__", lambda v, x: (list(v), [c for c in v], next(iter(v)), dict(enumerate(v)))),
+    (dict, {"a": 1}, "__next__", lambda v, x: (list(v), [c for c in v], next(iter(v)), sorted(v))),
+    (str, "ab", "__next__", lambda v, x: next(v)),
 ]
 
 
