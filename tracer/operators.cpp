@@ -59,13 +59,17 @@ bool implemented(World& world, const SymValue& result) {
 // What the C operators of these types look at is an operand of the same family; of others, and of instances of a class
 // over object, they look at the type alone and give NotImplemented.
 PyTypeObject* data_family(PyObject* obj) {
-  if (PyLong_Check(obj) || PyFloat_Check(obj) || PyComplex_Check(obj)) return &PyLong_Type;
-  if (PyUnicode_Check(obj)) return &PyUnicode_Type;
-  if (PyList_Check(obj)) return &PyList_Type;
-  if (PyTuple_Check(obj)) return &PyTuple_Type;
-  if (PyDict_Check(obj)) return &PyDict_Type;
-  if (PyAnySet_Check(obj)) return &PySet_Type;
-  return obj == Py_None || native_base(Py_TYPE(obj)) == &PyBaseObject_Type ? &PyBaseObject_Type : nullptr;
+  static PyTypeObject* const kFamilies[][2] = {{&PyLong_Type, &PyLong_Type},    {&PyFloat_Type, &PyLong_Type},
+                                               {&PyComplex_Type, &PyLong_Type}, {&PyUnicode_Type, &PyUnicode_Type},
+                                               {&PyList_Type, &PyList_Type},    {&PyTuple_Type, &PyTuple_Type},
+                                               {&PyODict_Type, &PyDict_Type},   {&PyDict_Type, &PyDict_Type},
+                                               {&PySet_Type, &PySet_Type},      {&PyFrozenSet_Type, &PySet_Type}};
+  PyTypeObject* native = native_base(Py_TYPE(obj));
+  if (obj == Py_None || native == &PyBaseObject_Type) return &PyBaseObject_Type;
+  for (auto [base, family] : kFamilies)
+    if (PyType_IsSubtype(native, base))  // numpy.float64 is a float that compares with anything
+      return native->tp_richcompare == base->tp_richcompare ? family : nullptr;
+  return nullptr;
 }
 
 bool are_apart(PyObject* left, PyObject* right) {
