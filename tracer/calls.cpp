@@ -469,9 +469,38 @@ SymValue Simulator::call_torch(PyObject* target, PyObject* callable, CallArgs ar
   return call_real(target, args);
 }
 
+// Whether the present error is about the number of arguments, and names the method's type where eager names that of the
+// object. C code says so before it does anything.
+static bool names_type_of_method(PyObject* bound) {
+  PyObject* self = PyCFunction_Check(bound) ? PyCFunction_GET_SELF(bound) : nullptr;
+  if (!self || PyType_Check(self) || PyModule_Check(self) || !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  bool names_it = false;
+  PyObject* descriptor = descriptor_of(Py_TYPE(self), reinterpret_cast<PyCFunctionObject*>(bound)->m_ml);
+  if (descriptor && PyDescr_TYPE(descriptor) != Py_TYPE(self)) {
+    const std::string begin = qualified_name(descriptor) + "() takes ";
+    Ref text = error ? Ref::steal(PyObject_Str(error)) : Ref();
+    const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+    names_it = words && !strncmp(words, begin.c_str(), begin.size());
+  }
+  PyErr_Clear();
+  PyErr_Restore(type, error, traceback);
+  return names_it;
+}
+
 SymValue Simulator::call_builtin(PyObject* held, CallArgs args) {
   const Ref bound = rebind_builtin(held);
-  PyObject* callable = bound.get();
+  try {
+    return call_builtin_itself(bound.get(), std::move(args));
+  } catch (const PythonRaised&) {
+    if (!names_type_of_method(bound.get())) throw;
+    PyErr_Clear();
+    stop(StopReason::kUnknownCall, qualified_name(bound.get()));
+  }
+}
+
+SymValue Simulator::call_builtin_itself(PyObject* callable, CallArgs args) {
   auto [key, self, listed] = identify(callable);
   if (!key) stop(StopReason::kUnknownCall, qualified_name(callable));
   if (is_in_body()) require_pure_builtin(listed, self, args);

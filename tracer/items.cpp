@@ -139,8 +139,7 @@ SymValue Simulator::get_item(SymValue container, SymValue key) {
       world_.guard(GuardKind::kHasNoKey, outside->source, name);
       if (lookup_type(Py_TYPE(obj), interned("__missing__")))
         stop(StopReason::kUnsupportedValue, "__missing__ of a dict");
-      PyErr_SetObject(PyExc_KeyError, name);
-      raise();
+      raise_key_error(name);
     }
     if ((PyTuple_Check(obj) || PyList_Check(obj)) && PyIndex_Check(key.get())) {
       require_plain(CallArgs{{key}, {}}, nullptr);

@@ -12,6 +12,13 @@ static bool has_own_iter(Simulator& sim, PyObject* dict) {
   return iter && PyFunction_Check(iter);
 }
 
+// A key that is a tuple is one argument of the exception, not its arguments.
+void Simulator::raise_key_error(PyObject* key) {
+  Ref arguments = check(PyTuple_Pack(1, key));
+  PyErr_SetObject(PyExc_KeyError, arguments.get());
+  raise();
+}
+
 Ref Simulator::snapshot_dict(const SymValue& mapping) {
   Ref copy = check(PyDict_New());
   SymValue keys = get_iter(mapping);
@@ -23,13 +30,17 @@ Ref Simulator::snapshot_dict(const SymValue& mapping) {
 }
 
 SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
-  static const char* const kReaders[] = {"get", "keys", "values", "items", "copy", "__iter__"};
+  static const char* const kReaders[] = {"keys", "values", "items", "copy", "__iter__"};
   SymValue self = args.positional[0];
   const char* name = PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(key)->d_name);
   if (!PyDict_Check(self.get())) stop(StopReason::kUnsupportedValue, qualified_name(key));
   const Outside* outside = world_.find(self.get());
+  const size_t given = args.has_keywords() ? SIZE_MAX : args.positional.size() - 1;
+  auto is_call_of = [&](const char* method, size_t least, size_t most) {
+    return !strcmp(name, method) && given >= least && given <= most;
+  };
   auto item = [&]() -> std::optional<SymValue> {
-    PyObject* at = realise(args.positional.at(1));
+    PyObject* at = realise(args.positional[1]);
     if (!is_constant_key(at)) stop(StopReason::kUnsupportedValue, "a key of a dict");
     PyObject* value = PyDict_GetItemWithError(self.get(), at);
     if (!value && PyErr_Occurred()) raise();
@@ -37,26 +48,25 @@ SymValue Simulator::call_outside_dict_method(PyObject* key, CallArgs args) {
     world_.guard(GuardKind::kHasNoKey, outside->source, at);
     return std::nullopt;
   };
-  if (!strcmp(name, "__getitem__")) {
+  if (is_call_of("__getitem__", 1, 1)) {
     if (auto found = item()) return *found;
     if (lookup_type(Py_TYPE(self.get()), interned("__missing__")))
       stop(StopReason::kUnsupportedValue, "__missing__ of a dict");
-    PyErr_SetObject(PyExc_KeyError, args.positional[1].get());
-    raise();
+    raise_key_error(args.positional[1].get());
   }
-  if (!strcmp(name, "__contains__")) return SymValue::of_bool(item().has_value());
-  if (!strcmp(name, "__len__")) {
+  if (is_call_of("__contains__", 1, 1)) return SymValue::of_bool(item().has_value());
+  if (is_call_of("__len__", 0, 0)) {
     world_.guard(GuardKind::kLength, outside->source, nullptr, PyDict_GET_SIZE(self.get()));
     return SymValue(check(PyLong_FromSsize_t(PyDict_GET_SIZE(self.get()))));
   }
-  if (!strcmp(name, "get")) {
+  if (is_call_of("get", 1, 2)) {
     if (auto found = item()) return *found;
-    return args.positional.size() > 2 ? args.positional[2] : SymValue::borrow(Py_None);
+    return given == 2 ? args.positional[2] : SymValue::borrow(Py_None);
   }
   for (const char* reader : kReaders) {
-    if (strcmp(name, reader) || args.positional.size() != 1 || args.has_keywords()) continue;
+    if (!is_call_of(reader, 0, 0)) continue;
     // dict's own methods give an OrderedDict's keys in an order that no guard tells: dict's.
-    if (PyODict_Check(self.get()) && PyDescr_TYPE(key) != &PyODict_Type && strcmp(name, "get")) break;
+    if (PyODict_Check(self.get()) && PyDescr_TYPE(key) != &PyODict_Type) break;
     // As dict_merge, which asks what iterates in a way of its own for keys() and items.
     if (!strcmp(name, "copy") && has_own_iter(*this, self.get())) break;
     Ref copy = snapshot_dict_items(self.get());

@@ -105,6 +105,8 @@ class Simulator {
   // Of a weak reference of the program.
   SymValue referent(PyObject* reference);
   SymValue call_builtin(PyObject* callable, CallArgs args);
+  SymValue call_builtin_itself(PyObject* callable, CallArgs args);
+  [[noreturn]] void raise_key_error(PyObject* key);
   // A function of torch that computes from its arguments alone; `target`: what is called for it.
   SymValue call_torch(PyObject* target, PyObject* callable, CallArgs args);
   SymValue call_type(PyTypeObject* type, CallArgs args);
