@@ -441,7 +441,8 @@ SymValue call_list_append(Simulator& sim, PyObject*, CallArgs args) {
 
 // What copy._deepcopy_atomic is for, before the address of it is taken as a key.
 SymValue call_deepcopy(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.positional.size() == 1 || args.positional.size() == 2) {
+  const bool has_memo = args.count() == 2 && PyDict_Check(sim.realise(args.positional[1]));
+  if ((args.count() == 1 || has_memo) && !args.has_keywords()) {
     PyObject* obj = sim.realise(args.positional[0]);
     if (obj == Py_None || PyLong_CheckExact(obj) || PyBool_Check(obj) || PyFloat_CheckExact(obj) ||
         PyComplex_CheckExact(obj) || PyUnicode_CheckExact(obj) || PyBytes_CheckExact(obj))

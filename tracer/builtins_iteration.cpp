@@ -91,9 +91,11 @@ SymValue call_list_setitem(Simulator& sim, PyObject* callable, CallArgs args) {
 }
 
 SymValue call_sum(Simulator& sim, PyObject* callable, CallArgs args) {
-  if (args.count() == 0 || args.count() > 2) return sim.call_c(callable, args);
+  const bool has_start = args.count() == 1 && args.keywords.size() == 1 &&
+                         PyUnicode_CompareWithASCIIString(args.keywords[0].first.get(), "start") == 0;
+  if (args.count() == 0 || args.count() > 2 || (args.has_keywords() && !has_start)) return sim.call_c(callable, args);
   SymValue total = args.count() == 2 ? args.positional[1] : SymValue(sim.check(PyLong_FromLong(0)));
-  for (auto& [name, value] : args.keywords) total = value;
+  if (has_start) total = args.keywords[0].second;
   SymValue iterator = sim.get_iter(args.positional[0]);
   // Numbers are left to C, which may add floats with a correction, and text, which it refuses.
   auto is_number = [&](SymValue& value) {

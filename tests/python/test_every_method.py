@@ -1,6 +1,8 @@
-"""Every method of the built-in types and every operator between them, on objects from outside and made in the call, with
-arguments that fit and that do not: the result or the exception with its text, and what the object is afterwards."""
+"""Every method of the built-in types, every operator between them and every built-in function, with objects from outside
+and made in the call, and arguments that fit and that do not: the result or the exception with its text, and what the
+object is afterwards."""
 
+import builtins
 import collections
 import copy
 import datetime
@@ -100,7 +102,7 @@ def shown(value, depth=0):
     if isinstance(value, dict) and depth < 4:
         return f"{kind}{{{', '.join(f'{shown(k, depth + 1)}: {shown(v, depth + 1)}' for k, v in value.items())}}}"
     if hasattr(value, "__next__"):
-        return f"{kind} of {shown(list(itertools.islice(value, 6)), depth + 1)}"
+        return f"{kind} of {shown(tried(lambda: list(itertools.islice(value, 6))), depth + 1)}"
     return f"{kind} {without_addresses(repr(value))}"
 
 
@@ -150,6 +152,55 @@ def test_methods(kind, made):
             assert run(compiled, make, arguments) == eager, f"{name}{arguments}, warm"
         captured += framejit.stats()["captures"]
     assert captured >= len(methods_of(make()))
+
+
+# What looks at frames and addresses, reads, writes, compiles or ends the process.
+NOT_CALLED = set(
+    "print input open exec eval compile breakpoint exit quit help copyright credits license globals locals vars dir id hash"
+    " object memoryview super".split()
+)
+FUNCTIONS = sorted(
+    name for name, value in vars(builtins).items() if callable(value) and name.islower() and name[0] != "_"
+)
+GIVEN = [(), (1,), (2.5,), ("12",), (b"ab",), (None,), ([3, 1, 2],), ({"a": 1},), ({1, 2},), (True,), (1, 2), ("12", 16)]
+GIVEN += [([1, 2], [3, 4]), (max, [1, 2]), ({"a": 1}, "a"), (1, 2, 3), ("ab", "a", "z"), (5, (int, str)), ([],), ([1.5, 2], 1)]
+NAMED = [{}, {"key": abs}, {"default": 5}, {"reverse": True}, {"start": 1}, {"base": 2}, {"ndigits": 1}]
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in NOT_CALLED])
+def test_functions(name):
+    function = getattr(builtins, name)
+
+    def call(x, arguments, named):
+        try:
+            result = function(*arguments, **named)
+        except Exception as error:
+            result = type(error).__name__, str(error)
+        return result, arguments, x + 1
+
+    for named in NAMED:
+        for given in GIVEN:
+            framejit.reset()  # a function that is captured too often runs eagerly
+            compiled = framejit.to_static(call)
+            eager, cold, warm = (
+                shown(tried(lambda run=run: run(torch.ones(1), copy.deepcopy(given), named)))
+                for run in (call, compiled, compiled)
+            )
+            assert cold == eager, f"{given}, {named}, cold"
+            assert warm == eager, f"{given}, {named}, warm"
+            assert framejit.stats()["captures"] > 0
+
+
+@pytest.mark.parametrize("given", [(1,), (1, 2), (1, None), (1, {}), ([1], {}), ("a", None, 3), (1, {}, 2, 3)])
+def test_arguments_of_deepcopy(given):
+    def call(x):
+        return tried(lambda: copy.deepcopy(*given)), tried(lambda: copy.deepcopy(5, other=1)), x + 1
+
+    framejit.reset()
+    compiled = framejit.to_static(call)
+    for _ in range(2):
+        assert shown(compiled(torch.ones(1))) == shown(call(torch.ones(1)))
+    assert framejit.stats()["captures"] > 0
 
 
 OPERANDS = {
@@ -202,15 +253,15 @@ def function_of_operations():
 
 def check_operators(left, rights):
     fn = function_of_operations()
-    framejit.reset()
-    compiled = framejit.to_static(fn)
     for name, right in rights.items():
+        framejit.reset()  # a function that is captured too often runs eagerly
+        compiled = framejit.to_static(fn)
         eager, cold, warm = (
             shown(tried(lambda call=call: call(torch.ones(1), copy.copy(left), right))) for call in (fn, compiled, compiled)
         )
         assert cold == eager, f"with {name}, cold"
         assert warm == eager, f"with {name}, warm"
-    assert framejit.stats()["captures"] > 0
+        assert framejit.stats()["captures"] > 0
 
 
 @pytest.mark.parametrize("left", OPERANDS)
