@@ -259,6 +259,8 @@ std::optional<SymValue> Simulator::resume_generator(SimFrame& frame, SymValue se
     return std::nullopt;
   }
   if (frame.running) raise(PyExc_ValueError, "generator already executing");
+  if (!frame.started && realise(sent) != Py_None)
+    raise(PyExc_TypeError, "can't send non-None value to a just-started generator");
   if (frame.started) frame.push(std::move(sent));
   return run_generator(frame);
 }
