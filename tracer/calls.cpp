@@ -260,11 +260,15 @@ SymValue Simulator::call(SymValue callable, CallArgs args, bool plain) {
       if (is_in_body()) refuse_in_body("functools.lru_cache is filled");
       return call_cache(f, std::move(args));
     }
-    if (library().partial_type && PyObject_TypeCheck(f, reinterpret_cast<PyTypeObject*>(library().partial_type))) {
-      callable = unfold_partial(callable, args);
-      continue;
-    }
     PyTypeObject* type = Py_TYPE(f);
+    auto* partial = reinterpret_cast<PyTypeObject*>(library().partial_type);
+    if (partial && PyType_IsSubtype(type, partial)) {
+      PyObject* own = type == partial ? nullptr : lookup_type(type, interned("__call__"));
+      if (!own || !PyFunction_Check(own)) {
+        callable = unfold_partial(callable, args);
+        continue;
+      }
+    }
     if (PyCFunction_Check(f) || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
         type == method_wrapper_type() || type == &PyClassMethodDescr_Type)
       return call_builtin(f, std::move(args));
@@ -340,14 +344,17 @@ SymValue Simulator::unfold_partial(const SymValue& partial, CallArgs& args) {
   std::vector<SymValue> items = collect(bound);
   args.positional.insert(args.positional.begin(), items.begin(), items.end());
   PyObject *key, *value;
+  // As dict.update: what is given anew stands where the first value stood.
   std::vector<std::pair<Ref, SymValue>> merged;
   for (Py_ssize_t pos = 0; PyDict_Next(keywords.get(), &pos, &key, &value);) {
-    bool given = false;
     if (!PyUnicode_Check(key)) stop(StopReason::kUnsupportedValue, "a keyword that is no text");
-    for (auto& [name, unused] : args.keywords) given |= PyUnicode_Compare(name.get(), key) == 0;
-    if (!given) merged.emplace_back(Ref::borrow(key), SymValue::borrow(value));
+    auto has_name = [&](const auto& each) { return PyUnicode_Compare(each.first.get(), key) == 0; };
+    auto given = std::find_if(args.keywords.begin(), args.keywords.end(), has_name);
+    const bool anew = given != args.keywords.end();
+    merged.emplace_back(Ref::borrow(key), anew ? std::move(given->second) : SymValue::borrow(value));
+    if (anew) args.keywords.erase(given);
   }
-  merged.insert(merged.end(), args.keywords.begin(), args.keywords.end());
+  std::move(args.keywords.begin(), args.keywords.end(), std::back_inserter(merged));
   args.keywords = std::move(merged);
   return function;
 }

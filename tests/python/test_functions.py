@@ -185,6 +185,35 @@ def test_partial():
     check(f)
 
 
+def test_order_of_keywords_of_a_partial():
+    def named(*args, **keywords):
+        return args, list(keywords.items())
+
+    outside = functools.partial(functools.partial(named, 1, b=8), c=1, b=9)
+
+    def f(x):
+        inside = functools.partial(named, b=8)
+        return x + 1, outside(a=1, b=2, c=3), outside(2, z=1), inside(a=1, b=2), inside(**{"z": x, "b": 1})
+
+    check(f)
+
+
+def test_partial_of_a_subclass_with_a_call_of_its_own():
+    class Partial(functools.partial):
+        def __call__(self, *args, **keywords):
+            return "own", args, keywords, self.func, self.args
+
+    class Plain(functools.partial):
+        pass
+
+    outside = Partial(max, 3)
+
+    def f(x):
+        return x + 1, outside(5), Partial(max, 1)(2, key=abs), Plain(max, 1)(2)
+
+    check(f)
+
+
 def test_partial_method():
     class Model:
         def run(self, x, n):
