@@ -137,14 +137,12 @@ def come_back(first, others, times):
     """Run `first` again, with the others between, until it captures nothing. Why it does after so many times, or None.
 
     The first time it may: code found idle meanwhile is left to the interpreter, and what it calls is new to captures.
-    So it is where code falls back, which each code does once: that time does not count.
     """
-    when, left = "back to the first arguments", times
-    while left:
-        counted = first.run(f"{when}, {left} times left")
+    when = "back to the first arguments"
+    for time in range(times):
+        counted = first.run(f"{when}, time {time + 1}")
         if not counted.captures:
             break
-        left -= not counted.fallbacks
         for other in others:
             other.run("in between")
     return why_not_served(counted, when)
