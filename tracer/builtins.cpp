@@ -190,10 +190,11 @@ SymValue call_number(Simulator& sim, PyObject* callable, CallArgs args) {
     return number ? *number : sim.call_c(callable, args);
   }
   const char* method = to_int ? "__int__" : "__float__";
-  if (args.count() == 1 && !args.has_keywords())
+  const bool alone = args.count() == 1 && !args.has_keywords();
+  if (alone)
     if (auto result = sim.call_special(obj, method, {}))
       return of_type(sim, *result, to_int ? &PyLong_Type : &PyFloat_Type, method);
-  if (!sim.lookup_type(Py_TYPE(obj), interned(method)))
+  if (alone && !sim.lookup_type(Py_TYPE(obj), interned(method)))
     if (auto result = sim.call_special(obj, "__index__", {}))
       return sim.call(SymValue::borrow(callable), {of_type(sim, *result, &PyLong_Type, "__index__")});
   sim.require_plain(args, callable);

@@ -28,6 +28,13 @@ SymValue keyword(const CallArgs& args, const char* wanted) {
   return {};
 }
 
+SymValue* argument(CallArgs& args, size_t position, const char* name) {
+  if (position < args.positional.size()) return &args.positional[position];
+  for (auto& [given, value] : args.keywords)
+    if (PyUnicode_CompareWithASCIIString(given.get(), name) == 0) return &value;
+  return nullptr;
+}
+
 bool has_key_function(Simulator& sim, const CallArgs& args) {
   SymValue key = keyword(args, "key");
   return !key.null() && sim.realise(key) != Py_None;
@@ -67,14 +74,38 @@ SymValue call_tuple(Simulator& sim, PyObject* callable, CallArgs args) {
 
 // What makes lists or tuples of its arguments before anything else.
 SymValue call_filling(Simulator& sim, PyObject* callable, CallArgs args) {
+  bool filled = false;
   auto fill = [&](SymValue& value) {
-    if (is_iterable(sim, value) && !PyList_CheckExact(value.get()) && !PyTuple_CheckExact(value.get()))
-      value = list_of(sim, sim.collect(std::move(value)));
+    if (!is_iterable(sim, value) || PyList_CheckExact(value.get()) || PyTuple_CheckExact(value.get())) return;
+    value = list_of(sim, sim.collect(std::move(value)));
+    filled = true;
   };
   const size_t first = PyType_Check(callable) ? 0 : 1;  // a method has self in front
   for (size_t i = first; i < args.positional.size(); ++i) fill(args.positional[i]);
   for (auto& [name, value] : args.keywords) fill(value);
-  return sim.call_c(callable, args);
+  return filled ? sim.call_with_stand_ins(callable, args) : sim.call_c(callable, args);
+}
+
+SymValue call_accumulate(Simulator& sim, PyObject* callable, CallArgs args) {
+  if (SymValue* iterable = argument(args, 0, "iterable")) *iterable = sim.as_c_iterable(std::move(*iterable));
+  if (SymValue* function = argument(args, 1, "func")) *function = sim.as_c_callback(std::move(*function));
+  return sim.call_with_stand_ins(callable, args);
+}
+
+// Iterators of its arguments are asked for one by one, when the one before has ended.
+SymValue call_chain(Simulator& sim, PyObject* callable, CallArgs args) {
+  auto asks_python = [&](SymValue& value) {
+    PyObject* iter = sim.lookup_type(Py_TYPE(sim.realise(value)), interned("__iter__"));
+    return iter && PyFunction_Check(iter) && !sim.is_tensor(value.get());
+  };
+  if (args.has_keywords() || std::none_of(args.positional.begin(), args.positional.end(), asks_python)) {
+    for (SymValue& value : args.positional) value = sim.as_c_iterable(std::move(value));
+    return sim.call_with_stand_ins(callable, args);
+  }
+  SymValue iter(make_sim_callable(sim, SymValue::borrow(builtin("iter"))));
+  CallArgs asked{{std::move(iter), list_of(sim, args.positional)}, {}};
+  CallArgs one{{sim.call_c(reinterpret_cast<PyObject*>(&PyMap_Type), asked)}, {}};
+  return sim.call_c(Ref::steal(PyObject_GetAttrString(callable, "from_iterable")).get(), one);
 }
 
 SymValue call_list_init(Simulator& sim, PyObject* callable, CallArgs args) {
@@ -175,25 +206,32 @@ SymValue call_list_sort(Simulator& sim, PyObject* callable, CallArgs args) {
 SymValue call_join(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() == 2 && is_iterable(sim, args.positional[1]))
     args.positional[1] = plain_items(sim, sim.as_fast_sequence(std::move(args.positional[1])), callable);
-  return sim.call_c(callable, args);
+  return sim.call_with_stand_ins(callable, args);
 }
 
-SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
+static SymValue select_items(Simulator& sim, PyObject* callable, CallArgs args, bool none_is_truth) {
   if (args.count() != 2 || args.has_keywords()) return sim.call_c(callable, args);
   // Without a function the items' truth decides, which may be Python code.
-  if (sim.realise(args.positional[0]) == Py_None)
+  if (none_is_truth && sim.realise(args.positional[0]) == Py_None)
     args.positional[0] = SymValue(make_sim_callable(sim, SymValue::borrow(reinterpret_cast<PyObject*>(&PyBool_Type))));
   else
     args.positional[0] = sim.as_c_callback(std::move(args.positional[0]), /*gives_truth=*/true);
   args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
-  return sim.call_c(callable, args);
+  return sim.call_with_stand_ins(callable, args);
+}
+
+SymValue call_filter(Simulator& sim, PyObject* callable, CallArgs args) {
+  return select_items(sim, callable, std::move(args), true);
+}
+SymValue call_takewhile(Simulator& sim, PyObject* callable, CallArgs args) {
+  return select_items(sim, callable, std::move(args), false);
 }
 
 SymValue call_reduce(Simulator& sim, PyObject* callable, CallArgs args) {
   if (args.positional.size() < 2 || args.has_keywords()) return sim.call_c(callable, args);
   args.positional[0] = sim.as_c_callback(std::move(args.positional[0]));
   args.positional[1] = sim.as_c_iterable(std::move(args.positional[1]));
-  return sim.call_c(callable, args);
+  return sim.call_with_stand_ins(callable, args);
 }
 
 static SymValue find_truth(Simulator& sim, PyObject* callable, CallArgs args, bool wanted) {
@@ -216,7 +254,7 @@ SymValue call_count_elements(Simulator& sim, PyObject* callable, CallArgs args) 
   if (sim.is_outside_opaque(sim.realise(args.positional[0])))
     sim.stop(StopReason::kUnsupportedValue, "a mapping of the program counts");
   args.positional[1] = sim.as_c_iterable(args.positional[1]);
-  return sim.call_c(callable, args);
+  return sim.call_with_stand_ins(callable, args);
 }
 
 }  // namespace framejit::builtins

@@ -12,7 +12,7 @@ enum class CallableKind : uint8_t {
   kStore,    // called; arguments are kept or compared by identity, never looked into
   kKeyed,    // a method of a container: as kStore, but its first argument is a key, which must be plain
   kIterate,  // called; arguments that iterate by Python code are iterated in the simulation first
-  kConsume,  // as kIterate, and functions among the arguments are run in the simulation
+  kConsume,  // as kIterate, but its first argument is a function, which is run in the simulation
   kRecord,   // a tensor function: runs on fakes
   kState,    // sets global state: called, undone when the capture ends, replayed as an effect
   kBreak,    // ends the graph

@@ -158,6 +158,16 @@ SymValue Simulator::call_c(PyObject* callable, CallArgs& args) {
   return without_python([&] { return call_real(callable, args); });
 }
 
+SymValue Simulator::call_with_stand_ins(PyObject* callable, CallArgs& args) {
+  try {
+    return call_c(callable, args);
+  } catch (const PythonRaised&) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) throw;
+    PyErr_Clear();
+    stop(StopReason::kUnsupportedValue, fmt::format("arguments that {} refuses", qualified_name(callable)));
+  }
+}
+
 SymValue Simulator::call_real(PyObject* callable, CallArgs& args) {
   name_default_device(*this, callable, args);
   PyObject* keyed = rely_on_given_keys(callable, args);
@@ -390,14 +400,15 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       return result;
     }
     case CallableKind::kConsume:
-      for (SymValue& value : args.positional)
-        if (&value == &args.positional[0] || !Py_TYPE(realise(value))->tp_iter) value = as_c_callback(std::move(value));
-      for (auto& [name, value] : args.keywords) value = as_c_callback(std::move(value));
-      [[fallthrough]];
     case CallableKind::kIterate:
-      for (SymValue& value : args.positional)
-        if (!copies_table(*this, callable, value)) value = as_c_iterable(std::move(value));
-      break;
+      for (size_t i = 0; i < args.positional.size(); ++i) {
+        SymValue& value = args.positional[i];
+        if (i == 0 && row.kind == CallableKind::kConsume)
+          value = as_c_callback(std::move(value));
+        else if (!copies_table(*this, callable, value))
+          value = as_c_iterable(std::move(value));
+      }
+      return made_by(callable, call_with_stand_ins(callable, args));
     case CallableKind::kPure:
     case CallableKind::kRecord:
       for (SymValue& value : args.positional) realise(value);
@@ -476,8 +487,8 @@ SymValue Simulator::call_torch(PyObject* target, PyObject* callable, CallArgs ar
   return call_real(target, args);
 }
 
-// Whether the present error is about the number of arguments, and names the method's type where eager names that of the
-// object. C code says so before it does anything.
+// Whether the present error is about the number of arguments or their names, and names the method's type. A bound
+// method may name that of its object, or none. C code says so before it does anything.
 static bool names_type_of_method(PyObject* bound) {
   PyObject* self = PyCFunction_Check(bound) ? PyCFunction_GET_SELF(bound) : nullptr;
   if (!self || PyType_Check(self) || PyModule_Check(self) || !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
@@ -485,7 +496,7 @@ static bool names_type_of_method(PyObject* bound) {
   PyErr_Fetch(&type, &error, &traceback);
   bool names_it = false;
   PyObject* descriptor = descriptor_of(Py_TYPE(self), reinterpret_cast<PyCFunctionObject*>(bound)->m_ml);
-  if (descriptor && PyDescr_TYPE(descriptor) != Py_TYPE(self)) {
+  if (descriptor) {
     const std::string begin = qualified_name(descriptor) + "() takes ";
     Ref text = error ? Ref::steal(PyObject_Str(error)) : Ref();
     const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
@@ -566,7 +577,7 @@ SymValue Simulator::call_builtin_itself(PyObject* callable, CallArgs args) {
     for (SymValue& value : args.positional) realise(value);
     if (of_data_type && !args.positional.empty()) args.positional[0] = as_c_iterable(std::move(args.positional[0]));
     require_plain(args, callable);
-    return call_c(callable, args);
+    return of_data_type ? call_with_stand_ins(callable, args) : call_c(callable, args);
   }
   stop(StopReason::kUnknownCall, qualified_name(callable));
 }

@@ -72,7 +72,8 @@ void handle_CallEx(Simulator& sim, SimFrame& frame, const Instruction& instr) {
     Ref items = keyword_items(sim, mapping);
     PyObject *key, *value;
     for (Py_ssize_t pos = 0; PyDict_Next(items.get(), &pos, &key, &value);) {
-      if (!PyUnicode_Check(key)) sim.raise(PyExc_TypeError, "keywords must be strings");
+      // Whether that is an error, and in whose words, is up to what is called.
+      if (!PyUnicode_Check(key)) sim.stop(StopReason::kUnsupportedValue, "a keyword that is no text");
       args.keywords.emplace_back(Ref::borrow(key), SymValue::borrow(value));
     }
   }

@@ -117,6 +117,9 @@ class Simulator {
   SymValue call_real(PyObject* callable, CallArgs& args);
   // The same of C code that is not torch's, without_python.
   SymValue call_c(PyObject* callable, CallArgs& args);
+  // The same where other objects stand for some of the program's. What C refuses is refused in its order and its words
+  // by the interpreter.
+  SymValue call_with_stand_ins(PyObject* callable, CallArgs& args);
   // Runs C code. Where it enters Python code, as a special method, the trace stops before this instruction.
   template <class Body>
   SymValue without_python(Body body) {
