@@ -238,6 +238,14 @@ RecipeId RecipeBuilder::describe_fresh(PyObject* obj) {
     PyObject* name = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__name__")));
     return call(builtin("getattr"), {describe_object(PyCFunction_GET_SELF(obj)), constant(name)});
   }
+  if (!strcmp(type->tp_name, "method-wrapper")) {  // as [].__len__
+    PyObject* owner = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__objclass__")));
+    PyObject* name = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__name__")));
+    PyObject* self = sim_.keep(Ref::steal(PyObject_GetAttrString(obj, "__self__")));
+    PyObject* descriptor = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name);
+    PyObject* bind = sim_.keep(Ref::steal(PyObject_GetAttrString(descriptor, "__get__")));
+    return call(bind, {describe_object(self), constant(owner)});
+  }
   if (PyExceptionInstance_Check(obj)) return describe_exception(obj);
   if (PyIter_Check(obj) && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return describe_iterator(obj);
   return describe_instance(obj);

@@ -61,3 +61,26 @@ def test_method_of_the_super_class_is_not_what_the_class_overrides():
     for name in ("A", "B", "C"):
         assert compiled(x3(), name)[1].__name__ == name
     assert Base.made[-3:] == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize("made", ["inside", "outside"])
+def test_special_method_of_an_object_is_held_across_a_break(made):
+    outside = [1, 2]
+
+    def program(x):
+        items = outside if made == "outside" else [3]
+        length, more = items.__len__, items.__iadd__
+        y = x + 1
+        framejit.graph_break()
+        more([5])
+        return length(), length.__self__ is items, repr(length)[:35], items, y * 2
+
+    compiled = framejit.to_static(program)
+    for _ in range(3):
+        del outside[2:]
+        expected = program(x3())
+        del outside[2:]
+        with counts.counting() as counted:
+            assert str(compiled(x3())) == str(expected)
+        assert counted.breaks + counted.hits and not counted.fallbacks
+    assert framejit.stats()["graphs"] == 2
