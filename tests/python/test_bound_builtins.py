@@ -73,7 +73,7 @@ def test_special_method_of_an_object_is_held_across_a_break(made):
         y = x + 1
         framejit.graph_break()
         more([5])
-        return length(), length.__self__ is items, repr(length)[:35], items, y * 2
+        return length(), length.__self__ is items, items, y * 2
 
     compiled = framejit.to_static(program)
     for _ in range(3):
