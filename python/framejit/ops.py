@@ -30,6 +30,7 @@ _OPERATORS = {
     "_native_multi_head_attention": ("_native_multi_head_attention", "_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)"),
     "_pin_memory": ("_pin_memory", "_pin_memory(Tensor self, Device? device=None) -> Tensor"),
     "_reshape_alias": ("_reshape_alias", "_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"),
+    "_safe_softmax": ("_safe_softmax", "_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),
     "_scaled_dot_product_flash_attention_for_cpu": ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)"),
     "_scaled_dot_product_flash_attention_for_cpu_backward": ("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"),
     "_softmax": ("_softmax", "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),

@@ -40,6 +40,11 @@ void count_recomputing_graph() {
   ++counted().stats.recomputing;
 }
 
+void count_drawn_tensor() {
+  std::lock_guard<std::mutex> lock(counted().mutex);
+  ++counted().stats.drawn;
+}
+
 KernelStats kernel_stats() {
   std::lock_guard<std::mutex> lock(counted().mutex);
   return counted().stats;

@@ -504,7 +504,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, double* numbers, to
     call_counted(step, registers, stack);
   } else if (step.op->custom) {
     call_custom(step, stack);
-  } else {
+  } else if (!step.op->own_kernel || !is_below_autograd() || !step.op->own_kernel(stack)) {
     step.op->handle.callBoxed(stack);
   }
   size_t next = 0;

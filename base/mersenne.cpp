@@ -1,0 +1,122 @@
+#include "base/mersenne.h"
+
+#include <algorithm>
+#include <cstring>
+
+// How vectors are passed depends on the processor asked for; here all that take one are inlined.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace framejit {
+namespace {
+
+constexpr size_t kSize = MersenneState::kSize, kShift = 397, kLanes = 8;
+constexpr uint32_t kUpper = 0x80000000, kLower = 0x7fffffff, kMatrix = 0x9908b0df;
+
+// Vectors of the compiler, which makes two halves of them where the processor's are shorter.
+using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
+using Longs = int64_t __attribute__((vector_size(4 * kLanes)));
+using Bits = int32_t __attribute__((vector_size(2 * kLanes)));
+
+#define FRAMEJIT_INLINE inline __attribute__((always_inline))
+
+FRAMEJIT_INLINE Words load(const uint32_t* from) {
+  Words words;
+  std::memcpy(&words, from, sizeof words);
+  return words;
+}
+FRAMEJIT_INLINE void store(uint32_t* to, Words words) { std::memcpy(to, &words, sizeof words); }
+
+template <class T>
+FRAMEJIT_INLINE T twisted(T word, T after, T shifted) {
+  const T mixed = (word & kUpper) | (after & kLower);
+  return shifted ^ (mixed >> 1) ^ ((T{} - (after & 1)) & kMatrix);
+}
+
+template <class T>
+FRAMEJIT_INLINE T tempered(T word) {
+  word ^= word >> 11;
+  word ^= (word << 7) & 0x9d2c5680;
+  word ^= (word << 15) & 0xefc60000;
+  return word ^ (word >> 18);
+}
+
+// Words from..end, each of which takes the one at `shifted` beyond it, which is at least a vector away.
+FRAMEJIT_INLINE void twist(uint32_t* words, size_t from, size_t end, ptrdiff_t shifted) {
+  size_t i = from;
+  for (; i + kLanes <= end; i += kLanes)
+    store(words + i, twisted(load(words + i), load(words + i + 1), load(words + i + shifted)));
+  for (; i < end; ++i) words[i] = twisted(words[i], words[i + 1], words[i + shifted]);
+}
+
+FRAMEJIT_INLINE void make_next_state(uint32_t* words) {
+  constexpr auto kBack = static_cast<ptrdiff_t>(kShift) - static_cast<ptrdiff_t>(kSize);
+  twist(words, 0, kSize - kShift, kShift);
+  twist(words, kSize - kShift, kSize - 1, kBack);
+  words[kSize - 1] = twisted(words[kSize - 1], words[0], words[kShift - 1]);
+}
+
+FRAMEJIT_INLINE void temper(const uint32_t* words, uint32_t* numbers, size_t count) {
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(numbers + i, tempered(load(words + i)));
+  for (; i < count; ++i) numbers[i] = tempered(words[i]);
+}
+
+constexpr int64_t kDrawn = (int64_t{1} << 53) - 1;
+
+FRAMEJIT_INLINE void compare(const uint32_t* numbers, int64_t bound, float* results, size_t count) {
+  constexpr size_t kPairs = kLanes / 2;
+  size_t i = 0;
+  for (; i + kPairs <= count; i += kPairs) {
+    Longs pairs;
+    std::memcpy(&pairs, numbers + 2 * i, sizeof pairs);
+    const Longs halves = (pairs << 32) | ((pairs >> 32) & 0xffffffff);
+    const Bits below = __builtin_convertvector((halves & kDrawn) < bound, Bits) & 0x3f800000;  // the bits of 1.0f
+    std::memcpy(results + i, &below, sizeof below);
+  }
+  for (; i < count; ++i) {
+    const auto pair = static_cast<int64_t>(uint64_t{numbers[2 * i]} << 32 | numbers[2 * i + 1]);
+    results[i] = (pair & kDrawn) < bound ? 1.0f : 0.0f;
+  }
+}
+
+FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<float> results) {
+  std::array<uint32_t, kSize + 1> numbers;  // one may be left of the state before
+  size_t left = 0, done = 0;
+  while (done < results.size()) {
+    if (state.next == kSize) {
+      make_next_state(state.words.data());
+      state.next = 0;
+    }
+    const size_t taken = std::min(kSize - state.next, 2 * (results.size() - done) - left);
+    temper(state.words.data() + state.next, numbers.data() + left, taken);
+    state.next += taken;
+    const size_t pairs = (left + taken) / 2;
+    compare(numbers.data(), bound, results.data() + done, pairs);
+    done += pairs;
+    if (2 * pairs < left + taken) {
+      numbers[0] = numbers[2 * pairs];
+      left = 1;
+    } else {
+      left = 0;
+    }
+  }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void draw_avx2(MersenneState& state, int64_t bound, std::span<float> results) {
+  draw(state, bound, results);
+}
+bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+#else
+void draw_avx2(MersenneState& state, int64_t bound, std::span<float> results) { draw(state, bound, results); }
+bool has_avx2() { return false; }
+#endif
+
+}  // namespace
+
+void draw_below(MersenneState& state, uint64_t bound, std::span<float> results) {
+  static const bool avx2 = has_avx2();
+  (avx2 ? draw_avx2 : draw)(state, static_cast<int64_t>(bound), results);
+}
+
+}  // namespace framejit

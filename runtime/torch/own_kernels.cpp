@@ -1,0 +1,87 @@
+#include "runtime/torch/own_kernels.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "base/mersenne.h"
+#include "runtime/torch/kernel_stats.h"
+
+namespace framejit::torchlib {
+namespace {
+
+constexpr int64_t kWorthAState = 256;  // elements
+
+// What at::bernoulli_distribution<double> draws (ATen/core/DistributionsHelper.h), with the generator's lock held.
+bool draw_with(at::CPUGeneratorImpl& generator, double p, at::Tensor& result) {
+  at::mt19937 engine = generator.engine();
+  at::mt19937_data_pod data = engine.data();
+  const size_t left = static_cast<size_t>(data.left_) - 1;  // numbers of this state
+  if (!engine.is_valid() || (left != 0 && data.next_ + left != MersenneState::kSize)) return false;
+  MersenneState state{data.state_, MersenneState::kSize - left};
+  draw_below(state, static_cast<uint64_t>(std::ceil(std::ldexp(p, 53))),
+             {result.data_ptr<float>(), static_cast<size_t>(result.numel())});
+  data.state_ = state.words;
+  data.next_ = static_cast<uint32_t>(state.next);
+  data.left_ = static_cast<int>(MersenneState::kSize - state.next + 1);
+  engine.set_data(data);
+  generator.set_engine(engine);
+  return true;
+}
+
+// LibTorch has others: with MKL on processors of Intel, say.
+bool libtorch_draws_so() {
+  at::Generator theirs = at::detail::createCPUGenerator(11), ours = at::detail::createCPUGenerator(11);
+  auto& own = *at::check_generator<at::CPUGeneratorImpl>(ours);
+  const auto make = [](int64_t size) { return at::empty({size}, at::TensorOptions().dtype(at::kFloat)); };
+  for (double p : {0.9, 0.5, 1.0})
+    for (int64_t size : {1, 301, 700}) {
+      at::Tensor expected = make(size), result = make(size);
+      expected.bernoulli_(p, theirs);
+      if (!draw_with(own, p, result) || !result.equal(expected)) return false;
+    }
+  return own.random64() == at::check_generator<at::CPUGeneratorImpl>(theirs)->random64();
+}
+
+// aten::bernoulli_.float(Tensor(a!) self, float p, *, Generator? generator)
+bool draw(torch::jit::Stack& stack) {
+  const size_t first = stack.size() - 3;
+  if (!stack[first].isTensor() || !stack[first + 1].isDouble() || !stack[first + 2].isNone()) return false;
+  at::Tensor self = stack[first].toTensor();
+  const double p = stack[first + 1].toDouble();
+  if (!self.device().is_cpu() || self.scalar_type() != at::kFloat || !self.is_contiguous() || self.is_neg() ||
+      self.numel() < kWorthAState || !(p >= 0 && p <= 1))
+    return false;
+  static const bool same = libtorch_draws_so();
+  if (!same) return false;
+  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+  auto& drawn_from = *at::check_generator<at::CPUGeneratorImpl>(generator);
+  {
+    std::lock_guard<std::mutex> lock(drawn_from.mutex_);
+    if (!draw_with(drawn_from, p, self)) return false;
+  }
+  count_drawn_tensor();
+  stack.resize(first);
+  stack.emplace_back(std::move(self));
+  return true;
+}
+
+struct Row {
+  std::string_view op;
+  OwnKernel kernel;
+};
+
+constexpr Row kRows[] = {{"aten::bernoulli_.float", draw}};
+
+}  // namespace
+
+OwnKernel find_own_kernel(std::string_view op) {
+  for (const Row& row : kRows)
+    if (row.op == op) return row.kernel;
+  return nullptr;
+}
+
+}  // namespace framejit::torchlib

@@ -1,0 +1,133 @@
+"""Operators that the executor computes itself: random numbers for dropout, to the bit, and the generator's state."""
+
+import pathlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+
+# On these LibTorch draws by MKL, which is left to it.
+BY_MKL = "GenuineIntel" in pathlib.Path("/proc/cpuinfo").read_text()
+BACKENDS = ["aten", "native"]
+
+
+def drawn():
+    return framejit._C.kernel_stats()["drawn"]
+
+
+def both(program, compiled, *given, skipped=0):
+    """What each gives after the generator has given `skipped` numbers, with the numbers and the state behind it."""
+    outcomes = []
+    for run in (program, compiled, compiled):
+        torch.manual_seed(5)
+        torch.rand(skipped)
+        result = run(*given)
+        outcomes.append((result, torch.rand(3), torch.get_rng_state()))
+    return outcomes
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 4097, 100003])
+def test_dropout(backend, size):
+    def program(x):
+        return F.dropout(x, 0.1), F.dropout(x, 0.75), F.dropout(x, 1.0), F.dropout(x, 0.0)
+
+    framejit.reset()
+    compiled, x, before = framejit.to_static(program, backend=backend, full_graph=True), torch.rand(size), drawn()
+    for skipped in (0, 1, 311, 623, 624):  # an odd count parts a pair of numbers
+        eager, *others = both(program, compiled, x, skipped=skipped)
+        for results, numbers, state in others:
+            assert all(torch.equal(a, b) for a, b in zip(results, eager[0]))
+            assert torch.equal(numbers, eager[1]) and torch.equal(state, eager[2])
+    assert (drawn() > before) == (size >= 256 and not BY_MKL)
+    assert framejit.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_left_to_libtorch(backend):
+    generator = torch.Generator()
+
+    def program(x):
+        return (
+            x.bernoulli_(0.3, generator=generator),
+            torch.empty(512, dtype=torch.float64).bernoulli_(0.3),
+            torch.empty(512, dtype=torch.bool).bernoulli_(0.3),
+            torch.empty(512, dtype=torch.bfloat16).bernoulli_(0.3),
+            torch.empty(32, 32).t().bernoulli_(0.3),
+            torch.empty(64, 64)[:, ::2].bernoulli_(0.3),
+            torch.empty(512).bernoulli_(torch.full((512,), 0.3)),
+        )
+
+    framejit.reset()
+    compiled, before, outcomes = framejit.to_static(program, backend=backend), drawn(), []
+    for run in (program, compiled, compiled):
+        torch.manual_seed(7)
+        generator.manual_seed(8)
+        outcomes.append([*run(torch.empty(700)), torch.rand(3), torch.rand(3, generator=generator)])
+    for other in outcomes[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(other, outcomes[0]))
+    assert drawn() == before and framejit.stats()["captures"] > 0
+
+
+@pytest.mark.parametrize("p", [-0.5, 1.5, float("nan")])
+def test_a_probability_that_is_none(p):
+    def program(x):
+        return torch.empty_like(x).bernoulli_(p)
+
+    compiled = framejit.to_static(program)
+    with pytest.raises(RuntimeError) as eager:
+        program(torch.ones(512))
+    with pytest.raises(RuntimeError) as refused:
+        compiled(torch.ones(512))
+    assert str(refused.value) == str(eager.value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_and_versions(backend):
+    def program(x, noise):
+        noise.bernoulli_(0.6)
+        return (F.dropout(x, 0.4) * noise).sum()
+
+    framejit.reset()
+    compiled = framejit.to_static(program, backend=backend)
+    outcomes = []
+    for run in (program, compiled, compiled):
+        torch.manual_seed(9)
+        x, noise = torch.linspace(0, 1, 1000, requires_grad=True), torch.empty(1000)
+        run(x, noise).backward()
+        outcomes.append((x.grad, noise, torch.tensor(noise._version)))
+    for other in outcomes[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(other, outcomes[0]))
+
+
+def test_numbers_that_a_failing_graph_drew_are_taken_back():
+    log = []
+
+    def program(x, index):
+        log.append("begun")
+        y = F.dropout(x, 0.5)
+        return y[index]
+
+    compiled = framejit.to_static(program)
+    compiled(torch.ones(600), torch.tensor([1, 2]))
+    states = []
+    for run in (program, compiled):
+        torch.manual_seed(3)
+        with pytest.raises(IndexError):
+            run(torch.ones(600), torch.tensor([1, 600]))
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states)
+
+
+def test_generator_that_was_set():
+    compiled, x = framejit.to_static(lambda x: F.dropout(x, 0.5)), torch.ones(1000)
+    torch.manual_seed(2)
+    torch.rand(7)
+    state = torch.get_rng_state()
+    expected = F.dropout(x, 0.5), torch.randn(3)
+    for _ in range(2):
+        torch.set_rng_state(state)
+        assert torch.equal(compiled(x), expected[0])
+        assert torch.equal(torch.randn(3), expected[1])
