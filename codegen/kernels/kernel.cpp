@@ -161,11 +161,14 @@ std::vector<size_t> ends_of_pass(const Kernel& kernel, std::span<const StepFacts
   return ends;
 }
 
-std::vector<bool> needed_in_pass(const Kernel& kernel, std::span<const StepFacts> facts, std::span<const size_t> ends) {
+bool is_function(ExpressionOp op) { return op >= ExpressionOp::kExp && op <= ExpressionOp::kErfc; }
+
+std::vector<bool> needed_in_pass(const Kernel& kernel, std::span<const StepFacts> facts, std::span<const size_t> ends,
+                                 const std::vector<bool>& kept) {
   std::vector<bool> needed(kernel.steps.size());
   for (size_t end : ends) needed[end] = true;
   for (size_t s = needed.size(); s-- > 0;) {
-    if (!needed[s]) continue;
+    if (!needed[s] || (!kept.empty() && kept[s])) continue;
     for (int16_t operand : kernel.steps[s].operands)
       if (operand >= 0 && !facts[static_cast<size_t>(operand)].uniform) needed[static_cast<size_t>(operand)] = true;
   }

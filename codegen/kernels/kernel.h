@@ -4,7 +4,7 @@
 // One call of a kernel works on one row: a nest of `depth` loops over elements of each buffer, the innermost of which
 // is a stretch. Buffers are inputs, then outputs. A reduction is over the row, and what depends on no element but on
 // reductions and uniform buffers alone is uniform itself. Steps that lead to a reduction and beyond it are computed
-// again in each pass over the row.
+// again in each pass over the row; on the CPU the values of functions are kept, if the row is short.
 #pragma once
 
 #include <array>
@@ -82,7 +82,11 @@ std::vector<StepFacts> facts_of(const Kernel& kernel);
 
 // The steps that end the pass at `level`: its reductions, and stores whose values are known in it.
 std::vector<size_t> ends_of_pass(const Kernel& kernel, std::span<const StepFacts> facts, uint16_t level);
-// By step: whether a pass that ends so computes it. What is uniform is computed before.
-std::vector<bool> needed_in_pass(const Kernel& kernel, std::span<const StepFacts> facts, std::span<const size_t> ends);
+// By step: whether a pass that ends so needs it. What is uniform is computed before, and so is what leads to steps that
+// are `kept`, which may be empty.
+std::vector<bool> needed_in_pass(const Kernel& kernel, std::span<const StepFacts> facts, std::span<const size_t> ends,
+                                 const std::vector<bool>& kept = {});
+// What kernels compute for all lanes of the processor, and partly in line, where LibTorch's loops call a function.
+bool is_function(graph::ExpressionOp op);
 
 }  // namespace framejit::codegen

@@ -214,9 +214,12 @@ int16_t Lowering::leaf(const Node& node, const ExpressionNode& leaf) {
     case ExpressionOp::kIsCuda:
       return builder_.truth(graph_.meta(node.result()).device.is_cuda());
     case ExpressionOp::kIsOneDnns:
-      return builder_.truth(graph::is_onednns(graph_.meta(node.arg(static_cast<size_t>(leaf.index)).as_value())));
-    case ExpressionOp::kLosesInfinity:
-      return builder_.truth(graph::loses_infinity(graph_.meta(node.arg(static_cast<size_t>(leaf.index)).as_value())));
+    case ExpressionOp::kLosesInfinity: {
+      const TensorMeta& meta = graph_.meta(node.arg(static_cast<size_t>(leaf.index)).as_value());
+      const bool is_onednns = graph::is_onednns(meta);
+      is_onednns_ |= is_onednns;
+      return builder_.truth(leaf.op == ExpressionOp::kIsOneDnns ? is_onednns : graph::loses_infinity(meta));
+    }
     case ExpressionOp::kSince:
       return builder_.truth(graph::is_torch_since(leaf.value));
     case ExpressionOp::kCount:
@@ -343,9 +346,19 @@ bool are_operands_known(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+constexpr int64_t kWorthAKernel = 1024;  // elements
+
 bool is_worth_a_kernel(const Graph& graph, const Node& node) {
-  const WrittenOut* found = written_out(graph, node);
-  return found && found->alone;
+  const TensorMeta& result = graph.meta(node.result(0));
+  if (!result.device.is_cpu()) return false;
+  if (const WrittenOut* found = written_out(graph, node)) return found->alone;
+  if (result.dtype != DType::kF32 || result.numel() < kWorthAKernel) return false;
+  KernelBuilder builder;
+  Lowering lowering(graph, builder);
+  lowering.add(node);
+  if (builder.failed() || lowering.is_onednns()) return false;
+  const std::vector<Step>& steps = builder.kernel().steps;
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return is_function(step.op); });
 }
 
 FusedKind fused_kind(const Graph& graph, const Node& node) {

@@ -27,6 +27,9 @@ class Lowering {
     return -1;
   }
 
+  // Whether some node is computed as oneDNN does it, in LibTorch's place.
+  bool is_onednns() const { return is_onednns_; }
+
   // For what is written out.
   const graph::TensorMeta& meta(graph::ValueId id) const { return graph_.meta(id); }
   KernelBuilder& builder() { return builder_; }
@@ -61,6 +64,7 @@ class Lowering {
   graph::DType type_ = graph::DType::kUndefined;
   graph::DType promoted_ = graph::DType::kUndefined;
   std::vector<int16_t> read_;  // by node of the expression
+  bool is_onednns_ = false;
 };
 
 }  // namespace framejit::codegen

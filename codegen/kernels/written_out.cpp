@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "codegen/kernels/rows.h"
 #include "graph/generated/op_ids.h"
@@ -52,7 +53,7 @@ class Writer {
   int16_t wide_number(double value) { return builder_.number(value, DType::kF64); }
   int16_t wide(int16_t value) { return builder_.convert(value, DType::kF64); }
   int16_t narrow(int16_t value) { return builder_.convert(value, meta().dtype); }
-  int16_t compute(Op op, int16_t a, int16_t b = -1) { return builder_.compute(op, {a, b, -1}); }
+  int16_t compute(Op op, int16_t a, int16_t b = -1, int16_t c = -1) { return builder_.compute(op, {a, b, c}); }
   int16_t reduce(Op op, int16_t value) { return builder_.reduce(op, value); }
   void result(size_t index, int16_t step) { lowering_.set(node_.result(index), step); }
   // A moving average of each channel, in double as LibTorch's.
@@ -202,6 +203,39 @@ void add_softmax(const Node& node, Lowering& lowering) {
   w.result(0, w.compute(Op::kDivide, e, w.reduce(Op::kSum, e)));
 }
 
+int64_t length_of_rows(const Graph& graph, const Node& node) {
+  const TensorMeta& input = graph.meta(node.arg(0).as_value());
+  return row_length(input, last_dim(input));
+}
+
+// On the CPU LibTorch's is faster where a row is few vectors (benchmarks/kernels_alone.py), but for rows shorter than
+// one.
+constexpr int64_t kOneVector = 16, kManyVectors = 64, kManyVectorsOfLogarithms = 512;
+
+bool is_worthwhile_softmax(const Graph& graph, const Node& node) {
+  if (!is_softmax_of_rows<1, 1>(graph, node)) return false;
+  const int64_t length = length_of_rows(graph, node);
+  return !graph.meta(node.result()).device.is_cpu() || length < kOneVector || length >= kManyVectors;
+}
+
+bool is_worthwhile_log_softmax(const Graph& graph, const Node& node) {
+  if (!is_softmax_of_rows<1, 1>(graph, node)) return false;
+  return !graph.meta(node.result()).device.is_cpu() || length_of_rows(graph, node) >= kManyVectorsOfLogarithms;
+}
+
+bool is_safe_softmax_of_rows(const Graph& graph, const Node& node) {
+  return is_softmax_of_rows<1, 1>(graph, node) && graph.meta(node.arg(0).as_value()).is_contiguous();
+}
+
+// Zeros where the largest is -inf.
+void add_safe_softmax(const Node& node, Lowering& lowering) {
+  Writer w(node, lowering);
+  const int16_t x = w.tensor(0), largest = w.reduce(Op::kLargest, x);
+  const int16_t e = w.compute(Op::kExp, w.compute(Op::kSubtract, x, largest));
+  const int16_t masked = w.compute(Op::kEqual, largest, w.number(-std::numeric_limits<double>::infinity()));
+  w.result(0, w.compute(Op::kWhere, masked, w.number(0), w.compute(Op::kDivide, e, w.reduce(Op::kSum, e))));
+}
+
 void add_log_softmax(const Node& node, Lowering& lowering) {
   Writer w(node, lowering);
   const int16_t x = w.tensor(0);
@@ -225,13 +259,14 @@ void add_log_softmax_backward(const Node& node, Lowering& lowering) {
 }
 
 constexpr WrittenOut kRows[] = {
-    {graph::ops::k_native_layer_norm, last_dim, 3, false, is_layer_norm_of_rows, add_layer_norm},
+    {graph::ops::k_native_layer_norm, last_dim, 3, true, is_layer_norm_of_rows, add_layer_norm},
     {graph::ops::k_native_batch_norm, nullptr, 1, false, is_batch_norm_of_channels, add_batch_norm},
     {graph::ops::k_native_batch_norm, all_but_channels, 3, true, is_batch_norm_of_batch, add_batch_norm_of_batch},
     {graph::ops::k_native_batch_norm_backward, all_but_channels, 3, true, is_batch_norm_backward,
      add_batch_norm_backward},
-    {graph::ops::k__softmax, last_dim, 1, false, is_softmax_of_rows<1, 1>, add_softmax},
-    {graph::ops::k__log_softmax, last_dim, 1, false, is_softmax_of_rows<1, 1>, add_log_softmax},
+    {graph::ops::k__softmax, last_dim, 1, false, is_worthwhile_softmax, add_softmax},
+    {graph::ops::k__safe_softmax, last_dim, 1, true, is_safe_softmax_of_rows, add_safe_softmax},
+    {graph::ops::k__log_softmax, last_dim, 1, true, is_worthwhile_log_softmax, add_log_softmax},
     {graph::ops::k__softmax_backward_data, last_dim, 1, false, is_softmax_of_rows<2, 2>, add_softmax_backward},
     {graph::ops::k__log_softmax_backward_data, last_dim, 1, false, is_softmax_of_rows<2, 2>, add_log_softmax_backward},
 };

@@ -78,6 +78,10 @@ Result<ValueId, BuildError> _reshape_alias(Builder& builder, const TensorArg& se
   const Operand operands[] = {operand_of(self), operand_of(size), operand_of(stride)};
   return builder.one(k__reshape_alias, operands);
 }
+Result<ValueId, BuildError> _safe_softmax(Builder& builder, const TensorArg& self, int64_t dim, std::optional<DType> dtype) {
+  const Operand operands[] = {operand_of(self), operand_of(dim), operand_of(dtype)};
+  return builder.one(k__safe_softmax, operands);
+}
 Result<std::array<ValueId, 2>, BuildError> _scaled_dot_product_flash_attention_for_cpu(Builder& builder, const TensorArg& query, const TensorArg& key, const TensorArg& value, double dropout_p, bool is_causal, const std::optional<TensorArg>& attn_mask, std::optional<double> scale) {
   const Operand operands[] = {operand_of(query), operand_of(key), operand_of(value), operand_of(dropout_p), operand_of(is_causal), operand_of(attn_mask), operand_of(scale)};
   return builder.some<2>(k__scaled_dot_product_flash_attention_for_cpu, operands);

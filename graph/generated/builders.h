@@ -44,6 +44,8 @@ Result<std::array<ValueId, 2>, BuildError> _native_multi_head_attention(Builder&
 Result<ValueId, BuildError> _pin_memory(Builder& builder, const TensorArg& self, std::optional<Device> device = std::nullopt);
 // aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)
 Result<ValueId, BuildError> _reshape_alias(Builder& builder, const TensorArg& self, const Ints& size, const Ints& stride);
+// aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
+Result<ValueId, BuildError> _safe_softmax(Builder& builder, const TensorArg& self, int64_t dim, std::optional<DType> dtype = std::nullopt);
 // aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)
 Result<std::array<ValueId, 2>, BuildError> _scaled_dot_product_flash_attention_for_cpu(Builder& builder, const TensorArg& query, const TensorArg& key, const TensorArg& value, double dropout_p = 0.0, bool is_causal = false, const std::optional<TensorArg>& attn_mask = std::nullopt, std::optional<double> scale = std::nullopt);
 // aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)

@@ -1764,6 +1764,7 @@ constexpr Row kRows[] = {
     {nullptr, nullptr},  // _native_multi_head_attention
     {nullptr, nullptr},  // _pin_memory
     {nullptr, nullptr},  // _reshape_alias
+    {nullptr, nullptr},  // _safe_softmax
     {nullptr, nullptr},  // _scaled_dot_product_flash_attention_for_cpu
     {nullptr, nullptr},  // _scaled_dot_product_flash_attention_for_cpu_backward
     {nullptr, nullptr},  // _softmax

@@ -63,6 +63,9 @@ const OpRow kOpRows[] = {
     {"aten::_reshape_alias",
      "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)",
      kOpNative, [](InferContext& c) { return infer::reshape_alias(c); }},
+    {"aten::_safe_softmax",
+     "aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+     kOpNative, [](InferContext& c) { return infer::safe_softmax(c); }},
     {"aten::_scaled_dot_product_flash_attention_for_cpu",
      "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
      kOpCpuRule | kOpNative, [](InferContext& c) { return infer::flash_attention_cpu(c); }},
@@ -1674,6 +1677,6 @@ const OpRow kOpRows[] = {
 };
 // clang-format on
 
-const uint32_t kOpRowCount = 555;
+const uint32_t kOpRowCount = 556;
 
 }  // namespace framejit::graph

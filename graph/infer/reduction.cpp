@@ -112,6 +112,14 @@ InferStatus softmax(InferContext& c) {
   return InferStatus::kOk;
 }
 
+InferStatus safe_softmax(InferContext& c) {
+  const TensorMeta& self = c.self();
+  if (wrap_dim(c.integer(1), self.dim()) < 0 || !is_floating(self.dtype)) return InferStatus::kError;
+  if (!self.is_contiguous()) return c.unsure();  // laid out by where() of a mask with ones for its last dimension
+  c.add_fresh(self.sizes, c.dtype(2).value_or(self.dtype), self.device);
+  return InferStatus::kOk;
+}
+
 InferStatus softmax_backward(InferContext& c) {
   const TensorMeta& grad = c.self(0);
   const TensorMeta& output = c.self(1);

@@ -39,6 +39,8 @@ struct ScanRule {
 InferStatus scan(InferContext& c, const ScanRule& rule);
 InferStatus kthvalue(InferContext& c);
 InferStatus softmax(InferContext& c);
+// Of rows that are all -inf, zeros.
+InferStatus safe_softmax(InferContext& c);
 InferStatus softmax_backward(InferContext& c);
 InferStatus var_mean(InferContext& c);
 InferStatus sort(InferContext& c);

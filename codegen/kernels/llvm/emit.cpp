@@ -13,6 +13,9 @@ namespace {
 
 constexpr const char* kNoName = "";
 
+// Elements of a row up to which what a pass computes by a function is kept for the passes after it.
+constexpr unsigned kKeptElements = 4096;
+
 class Emitter {
  public:
   Emitter(LLVMModuleRef module, const Kernel& kernel, const char* name, bool wide, std::string* error)
@@ -33,14 +36,20 @@ class Emitter {
   Emitter& operator=(const Emitter&) = delete;
 
   bool run() {
-    uint16_t last = 0;
-    for (const StepFacts& facts : facts_) last = std::max(last, facts.level);
     read_arguments();
-    for (uint16_t level = 0; level <= last; ++level) {
-      emit_uniform(level);
-      emit_pass(level);
+    find_kept();
+    if (std::none_of(kept_.begin(), kept_.end(), [](LLVMValueRef memory) { return memory != nullptr; })) {
+      emit_row();
+      return error_->empty();
     }
-    LLVMBuildRetVoid(builder_);
+    LLVMBasicBlockRef short_row = block("short_row"), long_row = block("long_row");
+    LLVMValueRef fits = LLVMBuildICmp(builder_, LLVMIntSLE, sizes_.back(), v_.integer(kKeptElements), kNoName);
+    LLVMBuildCondBr(builder_, fits, short_row, long_row);
+    LLVMPositionBuilderAtEnd(builder_, short_row);
+    emit_row();
+    LLVMPositionBuilderAtEnd(builder_, long_row);
+    kept_.assign(kept_.size(), nullptr);
+    emit_row();
     return error_->empty();
   }
 
@@ -67,6 +76,38 @@ class Emitter {
     whole_ = LLVMBuildAnd(builder_, sizes_.back(), v_.integer(-lanes), kNoName);
   }
 
+  uint16_t last_level() const {
+    uint16_t last = 0;
+    for (const StepFacts& facts : facts_) last = std::max(last, facts.level);
+    return last;
+  }
+
+  void emit_row() {
+    is_done_.assign(kernel_.steps.size(), false);
+    for (uint16_t level = 0; level <= last_level(); ++level) {
+      emit_uniform(level);
+      emit_pass(level);
+    }
+    LLVMBuildRetVoid(builder_);
+  }
+
+  // Memory for the values of functions that more than one pass needs.
+  void find_kept() {
+    kept_.assign(kernel_.steps.size(), nullptr);
+    if (kernel_.depth != 1) return;
+    std::vector<int> passes(kernel_.steps.size());
+    for (uint16_t level = 0; level <= last_level(); ++level) {
+      const std::vector<bool> needed = needed_in_pass(kernel_, facts_, ends_of_pass(kernel_, facts_, level));
+      for (size_t s = 0; s < needed.size(); ++s) passes[s] += needed[s];
+    }
+    for (size_t s = 0; s < kernel_.steps.size(); ++s) {
+      const Step& step = kernel_.steps[s];
+      if (step.kind != Step::Kind::kCompute || !is_function(step.op) || facts_[s].uniform || passes[s] < 2) continue;
+      LLVMValueRef size = v_.integer(kKeptElements + v_.lanes());
+      kept_[s] = LLVMBuildArrayAlloca(builder_, v_.scalar(step.type), size, kNoName);
+    }
+  }
+
   // What is the same for the whole row, once all passes below `level` are done.
   void emit_uniform(uint16_t level) {
     for (size_t s = 0; s < kernel_.steps.size(); ++s)
@@ -84,7 +125,7 @@ class Emitter {
   void emit_pass(uint16_t level) {
     const std::vector<size_t> ends = ends_of_pass(kernel_, facts_, level);
     if (ends.empty()) return;
-    Pass pass{needed_in_pass(kernel_, facts_, ends), {}};
+    Pass pass{needed_in_pass(kernel_, facts_, ends, is_done_), {}};
     for (size_t s : ends)
       if (kernel_.steps[s].kind == Step::Kind::kReduce) pass.reductions.push_back(s);
     const Values sums = emit_nest(pass, 0);
@@ -92,6 +133,8 @@ class Emitter {
       const Step& step = kernel_.steps[pass.reductions[r]];
       values_[pass.reductions[r]] = v_.across(step.op, step.type, sums[r]);
     }
+    for (size_t s = 0; s < pass.needed.size(); ++s)
+      if (pass.needed[s] && kept_[s]) is_done_[s] = true;
   }
 
   Values starts_of(const Pass& pass) const {
@@ -194,7 +237,7 @@ class Emitter {
   // Elements from `index` on. `sums`: of each reduction what it has so far, and after the body, with these.
   void emit_body(const Pass& pass, LLVMValueRef index, LLVMValueRef mask, Values& sums) {
     for (size_t s = 0; s < pass.needed.size(); ++s)
-      if (pass.needed[s] && kernel_.steps[s].kind != Step::Kind::kReduce) emit_step(s, index, mask);
+      if (pass.needed[s] && kernel_.steps[s].kind != Step::Kind::kReduce) emit_or_take(s, index, mask);
     for (size_t r = 0; r < pass.reductions.size(); ++r) {
       const Step& step = kernel_.steps[pass.reductions[r]];
       LLVMValueRef value = operand(step, 0);
@@ -208,6 +251,22 @@ class Emitter {
   }
   DType operand_type(const Step& step, size_t which) const {
     return kernel_.steps[static_cast<size_t>(step.operands[which])].type;
+  }
+
+  // A whole vector also at the end of the row: there is room for it.
+  void emit_or_take(size_t s, LLVMValueRef index, LLVMValueRef mask) {
+    if (!kept_[s]) return emit_step(s, index, mask);
+    LLVMTypeRef type = v_.scalar(kernel_.steps[s].type);
+    LLVMValueRef at = LLVMBuildGEP2(builder_, type, kept_[s], &index, 1, kNoName);
+    if (is_done_[s]) {
+      values_[s] = LLVMBuildLoad2(builder_, v_.vector(type), at, kNoName);
+      LLVMSetAlignment(values_[s], static_cast<unsigned>(graph::itemsize(kernel_.steps[s].type)));
+      return;
+    }
+    emit_step(s, index, mask);
+    if (error_->empty())
+      LLVMSetAlignment(LLVMBuildStore(builder_, values_[s], at),
+                       static_cast<unsigned>(graph::itemsize(kernel_.steps[s].type)));
   }
 
   void emit_step(size_t s, LLVMValueRef index, LLVMValueRef mask) {
@@ -308,6 +367,8 @@ class Emitter {
   const Kernel& kernel_;
   std::vector<StepFacts> facts_;
   std::vector<LLVMValueRef> values_;  // of the pass that is emitted; uniform ones stay
+  std::vector<LLVMValueRef> kept_;    // where the values of a step are kept for later passes; null: nowhere
+  std::vector<bool> is_done_;         // which of these a pass has kept
   std::string* error_;
   LLVMTypeRef pointer_ = nullptr;
   LLVMValueRef function_ = nullptr;

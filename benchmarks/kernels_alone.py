@@ -1,0 +1,79 @@
+"""Operators that are alone between others that no kernel computes: LibTorch's, and framejit's `native`.
+
+    python benchmarks/kernels_alone.py [--repeats 15]
+
+Which of them become kernels is decided in `is_worth_a_kernel` (codegen/kernels/lower.cpp) and in the rows of
+codegen/kernels/written_out.cpp. One intra-op thread, f32.
+"""
+
+import functools
+
+import contestants
+import harness
+import torch
+import torch.nn.functional as F
+
+SIZE = (256, 3072)
+ROWS = (4, 16, 64, 256, 1000, 4096)
+FUNCTIONS = {
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "sin": torch.sin,
+    "erf": torch.erf,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "mish": F.mish,
+    "softplus": F.softplus,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_backward, tanh": lambda x: torch.ops.aten.gelu_backward(x, x, approximate="tanh"),
+    "dropout": lambda x: F.dropout(x, 0.1),
+}
+OF_ROWS = {
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "softmax + 1": lambda x: F.softmax(x, -1) + 1,
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+}
+
+
+def cases():
+    for name, function in FUNCTIONS.items():
+        yield name, SIZE, function
+    for name, function in OF_ROWS.items():
+        for length in ROWS:
+            yield name, (SIZE[0] * SIZE[1] // length, length), function
+
+
+def measure(size, function, chosen, repeats):
+    """Microseconds of a call, a summary by contestant."""
+    x = torch.rand(size) + 0.1
+    calls = {c.name: functools.partial(c.convert(lambda given: function(given)), x) for c in chosen}
+    with torch.no_grad():
+        taken = harness.interleave(calls, repeats=repeats)
+    for contestant in chosen:
+        contestant.reset()
+    return {name: harness.summarize(samples.scaled(1e6).cpu) for name, samples in taken.items()}
+
+
+def main():
+    parser = harness.parser(__doc__, "kernels_alone")
+    parser.add_argument("--repeats", type=int, default=15)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    chosen = contestants.choose(arguments.contestants, "eager,framejit-native")
+    rows, lines = [], []
+    for name, size, function in cases():
+        taken = measure(size, function, chosen, arguments.repeats)
+        rows.append({"operator": name, "size": list(size), "us": taken})
+        lines.append([name, "x".join(map(str, size)), *(taken[c.name].text(0) for c in chosen)])
+    harness.write_json(arguments.json, rows)
+    harness.show_table(
+        "operators alone, us", ["operator", "size", *(c.name for c in chosen)], lines, "median [middle half]"
+    )
+
+
+if __name__ == "__main__":
+    main()
