@@ -32,7 +32,7 @@ bool draw_with(at::CPUGeneratorImpl& generator, double p, at::Tensor& result) {
   return true;
 }
 
-// LibTorch has others: with MKL on processors of Intel, say.
+// Some releases draw by MKL, on some processors.
 bool libtorch_draws_so() {
   at::Generator theirs = at::detail::createCPUGenerator(11), ours = at::detail::createCPUGenerator(11);
   auto& own = *at::check_generator<at::CPUGeneratorImpl>(ours);
