@@ -351,7 +351,7 @@ constexpr int64_t kWorthAKernel = 1024;  // elements
 bool is_worth_a_kernel(const Graph& graph, const Node& node) {
   const TensorMeta& result = graph.meta(node.result(0));
   if (!result.device.is_cpu()) return false;
-  if (const WrittenOut* found = written_out(graph, node)) return found->alone;
+  if (const WrittenOut* found = written_out(graph, node)) return result.numel() >= found->alone;
   if (result.dtype != DType::kF32 || result.numel() < kWorthAKernel) return false;
   KernelBuilder builder;
   Lowering lowering(graph, builder);

@@ -210,7 +210,7 @@ int64_t length_of_rows(const Graph& graph, const Node& node) {
 
 // On the CPU LibTorch's is faster where a row is few vectors (benchmarks/kernels_alone.py), but for rows shorter than
 // one.
-constexpr int64_t kOneVector = 16, kManyVectors = 64, kManyVectorsOfLogarithms = 512;
+constexpr int64_t kOneVector = 16, kManyVectors = 128, kManyVectorsOfLogarithms = 512;
 
 bool is_worthwhile_softmax(const Graph& graph, const Node& node) {
   if (!is_softmax_of_rows<1, 1>(graph, node)) return false;
@@ -258,17 +258,19 @@ void add_log_softmax_backward(const Node& node, Lowering& lowering) {
   w.result(0, w.compute(Op::kSubtract, w.tensor(0), share));
 }
 
+constexpr int64_t kAny = 0, kMany = 1024, kNever = std::numeric_limits<int64_t>::max();
+
 constexpr WrittenOut kRows[] = {
-    {graph::ops::k_native_layer_norm, last_dim, 3, true, is_layer_norm_of_rows, add_layer_norm},
-    {graph::ops::k_native_batch_norm, nullptr, 1, false, is_batch_norm_of_channels, add_batch_norm},
-    {graph::ops::k_native_batch_norm, all_but_channels, 3, true, is_batch_norm_of_batch, add_batch_norm_of_batch},
-    {graph::ops::k_native_batch_norm_backward, all_but_channels, 3, true, is_batch_norm_backward,
+    {graph::ops::k_native_layer_norm, last_dim, 3, kMany, is_layer_norm_of_rows, add_layer_norm},
+    {graph::ops::k_native_batch_norm, nullptr, 1, kNever, is_batch_norm_of_channels, add_batch_norm},
+    {graph::ops::k_native_batch_norm, all_but_channels, 3, kAny, is_batch_norm_of_batch, add_batch_norm_of_batch},
+    {graph::ops::k_native_batch_norm_backward, all_but_channels, 3, kAny, is_batch_norm_backward,
      add_batch_norm_backward},
-    {graph::ops::k__softmax, last_dim, 1, false, is_worthwhile_softmax, add_softmax},
-    {graph::ops::k__safe_softmax, last_dim, 1, true, is_safe_softmax_of_rows, add_safe_softmax},
-    {graph::ops::k__log_softmax, last_dim, 1, true, is_worthwhile_log_softmax, add_log_softmax},
-    {graph::ops::k__softmax_backward_data, last_dim, 1, false, is_softmax_of_rows<2, 2>, add_softmax_backward},
-    {graph::ops::k__log_softmax_backward_data, last_dim, 1, false, is_softmax_of_rows<2, 2>, add_log_softmax_backward},
+    {graph::ops::k__softmax, last_dim, 1, kMany, is_worthwhile_softmax, add_softmax},
+    {graph::ops::k__safe_softmax, last_dim, 1, kMany, is_safe_softmax_of_rows, add_safe_softmax},
+    {graph::ops::k__log_softmax, last_dim, 1, kMany, is_worthwhile_log_softmax, add_log_softmax},
+    {graph::ops::k__softmax_backward_data, last_dim, 1, kNever, is_softmax_of_rows<2, 2>, add_softmax_backward},
+    {graph::ops::k__log_softmax_backward_data, last_dim, 1, kNever, is_softmax_of_rows<2, 2>, add_log_softmax_backward},
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ struct WrittenOut {
   graph::OpId op;
   Dims (*row)(const graph::TensorMeta& meta);  // what of its first argument is one; null if it is elementwise
   size_t results;  // as many of them are computed, where they are asked for; those behind are for its gradient
-  bool alone;      // faster than LibTorch's operator even where nothing joins it
+  int64_t alone;   // elements from which it is faster than LibTorch's operator even where nothing joins it
   bool (*fits)(const graph::Graph& graph, const graph::Node& node);
   void (*add)(const graph::Node& node, Lowering& lowering);
 };
