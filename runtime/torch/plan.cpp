@@ -18,6 +18,7 @@
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/recording.h"
 #include "runtime/torch/undo.h"
+#include "runtime/torch/view_step.h"
 
 namespace framejit::torchlib {
 
@@ -202,6 +203,16 @@ Plan::Step Plan::make_fused_step(const graph::Graph& graph, std::shared_ptr<cons
   return step;
 }
 
+bool Plan::run_views(const Step& step, at::Tensor* registers) {
+  const Source& source = step.tensors[0];
+  if (!ViewStep::serves(registers[source.reg])) return false;
+  const at::Tensor base = source.last_use ? std::move(registers[source.reg]) : registers[source.reg];
+  for (size_t i = 0; i < step.results.size(); ++i)
+    if (step.results[i] != kNoRegister) registers[step.results[i]] = step.views->make(base, i);
+  for (uint32_t reg : step.dead) registers[reg].reset();
+  return true;
+}
+
 void Plan::run_fused(const Step& step, at::Tensor* registers) {
   c10::SmallVector<at::Tensor, 16> tensors;
   c10::SmallVector<bool, 16> last_use;
@@ -294,6 +305,8 @@ Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const Const
     else
       steps_.push_back(make_step(graph, node, constants));
     steps_.back().node = graph::NodeId(n);
+    if (is_below_autograd() && steps_.back().tensors.size() == 1 && steps_.back().lists.empty())
+      steps_.back().views = ViewStep::find(graph, node);
     if (is_named(node, "aten::lift_fresh")) steps_.back().clone = needs_clone(graph, node.result(), keep);
   }
   find_number_tensors(keep);
@@ -468,6 +481,8 @@ void Plan::run_step(const Step& step, at::Tensor* registers, double* numbers, to
   if (step.control_flow) return run_control_flow(step, registers);
   if (step.number) return run_number(step, registers, numbers);
   if (step.fused) return run_fused(step, registers);
+  // The first run asks LibTorch, so that its answers are compared with what the graph says.
+  if (step.views && !(progress && progress->expected) && run_views(step, registers)) return;
   size_t base = stack.size();
   stack.insert(stack.end(), step.arguments.begin(), step.arguments.end());
   for (const Source& source : step.tensors) {

@@ -26,6 +26,7 @@ class ControlFlowPlan;
 class FusedStep;
 class UndoLog;
 class UndoPlan;
+class ViewStep;
 
 enum class PlanKind : uint8_t {
   kBelowAutograd,
@@ -104,6 +105,7 @@ class Plan {
     bool as_tensor = false;                 // the number is read in the place of a tensor, or kept
     std::shared_ptr<const ControlFlowPlan> control_flow;
     std::shared_ptr<const FusedStep> fused;
+    std::shared_ptr<const ViewStep> views;
     bool clone = false;  // lift_fresh of a constant that somebody could tell from a new tensor
   };
   static constexpr uint32_t kNoRegister = 0xffffffffu;
@@ -118,6 +120,7 @@ class Plan {
   Step make_fused_step(const graph::Graph& graph, std::shared_ptr<const FusedStep> fused) const;
   static void bump_versions(const Step& step, const at::Tensor* registers);
   static void run_fused(const Step& step, at::Tensor* registers);
+  static bool run_views(const Step& step, at::Tensor* registers);
   void find_last_uses(const graph::Graph& graph, std::span<const graph::ValueId> keep);
   void run_step(const Step& step, at::Tensor* registers, double* numbers, torch::jit::Stack& stack,
                 Progress* progress) const;

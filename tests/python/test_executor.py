@@ -22,12 +22,32 @@ def x23():
         (lambda: (x23(), x23(), x23()), TypeError, "expected 2 inputs, got 3"),
         (lambda: (x23(), 3.0), TypeError, "input 1: expected tensor<2x3xf32, cpu>, got float"),
         (lambda: (x23(), None), TypeError, "input 1: expected tensor<2x3xf32, cpu>, got NoneType"),
-        (lambda: (x23().t().contiguous(), x23()), framejit.GraphError, "input 0: expected tensor<2x3xf32, cpu>, got tensor<3x2xf32, cpu>"),
-        (lambda: (torch.ones(6), x23()), framejit.GraphError, "input 0: expected tensor<2x3xf32, cpu>, got tensor<6xf32, cpu>"),
+        (
+            lambda: (x23().t().contiguous(), x23()),
+            framejit.GraphError,
+            "input 0: expected tensor<2x3xf32, cpu>, got tensor<3x2xf32, cpu>",
+        ),
+        (
+            lambda: (torch.ones(6), x23()),
+            framejit.GraphError,
+            "input 0: expected tensor<2x3xf32, cpu>, got tensor<6xf32, cpu>",
+        ),
         (lambda: (torch.ones(3, 2).t(), x23()), framejit.GraphError, "got tensor<2x3xf32, cpu, strides=[1, 2]>"),
-        (lambda: (x23().double(), x23()), framejit.GraphError, "input 0: expected tensor<2x3xf32, cpu>, got tensor<2x3xf64, cpu>"),
-        (lambda: (x23(), x23().to("meta")), framejit.GraphError, "input 1: expected tensor<2x3xf32, cpu>, got tensor<2x3xf32, meta>"),
-        (lambda: (x23(), x23().to_sparse()), framejit.GraphError, "input 1: expected tensor<2x3xf32, cpu>, got a tensor whose layout is not strided"),
+        (
+            lambda: (x23().double(), x23()),
+            framejit.GraphError,
+            "input 0: expected tensor<2x3xf32, cpu>, got tensor<2x3xf64, cpu>",
+        ),
+        (
+            lambda: (x23(), x23().to("meta")),
+            framejit.GraphError,
+            "input 1: expected tensor<2x3xf32, cpu>, got tensor<2x3xf32, meta>",
+        ),
+        (
+            lambda: (x23(), x23().to_sparse()),
+            framejit.GraphError,
+            "input 1: expected tensor<2x3xf32, cpu>, got a tensor whose layout is not strided",
+        ),
         (lambda: (x23().requires_grad_(), x23()), framejit.GraphError, "got a tensor that requires grad"),
     ],
 )
@@ -222,3 +242,71 @@ def test_values_are_no_inputs():
     graph = built(lambda x: x * 3, (2, 3), name="f")
     with pytest.raises(framejit.GraphError, match="got <value %0: tensor<2x3xf32, cpu> of graph @g>"):
         framejit.Executor(graph)(framejit.Graph("g").input((2, 3)))
+
+
+VIEWS = {
+    "view": lambda x: x.view(4, 6),
+    "expand": lambda x: x[:, :1].expand(2, 5, 4),
+    "t": lambda x: x[0].t(),
+    "transpose": lambda x: x.transpose(0, 2),
+    "permute": lambda x: x.permute(2, 0, 1),
+    "slice": lambda x: x[:, 1:, ::2],
+    "select": lambda x: x[1, :, 2],
+    "split": lambda x: x.split(2, 1)[1],
+    "split_with_sizes": lambda x: x.split([1, 2], 1)[1],
+    "unbind": lambda x: x.unbind(2)[3],
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "squeeze": lambda x: x[:, :1].squeeze(),
+    "squeeze of one": lambda x: x[:, :1].squeeze(1),
+    "of a view": lambda x: x[1].t()[1:].unsqueeze(0).expand(2, -1, -1),
+    "of complex numbers": lambda x: torch.complex(x, x).conj()[1].t(),
+    "of a negative": lambda x: torch.complex(x, x).conj().imag[1].t(),
+    "of nothing": lambda x: x[:, 3:].transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views(name):
+    """Of what the graph makes and of an input that begins anywhere, as results and read by other operators."""
+
+    def program(x):
+        made = x * 2
+        views = VIEWS[name](made), VIEWS[name](x)
+        return (*views, views[0] + 1, views[1] * 3)
+
+    framejit.reset()
+    compiled = framejit.to_static(program, full_graph=True)
+    memory = torch.arange(40.0)
+    for offset in (0, 0, 7, 16):
+        x = memory[offset : offset + 24].view(2, 3, 4)
+        for found, expected in zip(compiled(x), program(x)):
+            assert torch.equal(found, expected)
+            assert (found.stride(), found.storage_offset()) == (expected.stride(), expected.storage_offset())
+            assert (found.is_conj(), found.is_neg()) == (expected.is_conj(), expected.is_neg())
+        if "of complex" not in name and "of a negative" not in name:
+            assert compiled(x)[1].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    assert framejit.stats()["hits"] > 0
+
+
+def test_views_are_made_without_the_dispatcher():
+    def program(x):
+        a, b = x.split(1)
+        return (a.transpose(0, 1).expand(3, 3) + b.view(3).unsqueeze(0)[:, :]).sum()
+
+    compiled = framejit.to_static(program, full_graph=True)
+    with torch.no_grad():
+        x = x23()
+        compiled(x), compiled(x)
+        with torch.autograd.profiler.profile() as profile:
+            result = compiled(x)
+    names = {event.name for event in profile.function_events}
+    assert torch.equal(result, program(x23()))
+    assert "aten::add" in names
+    assert not names & {
+        "aten::split",
+        "aten::transpose",
+        "aten::expand",
+        "aten::view",
+        "aten::slice",
+        "aten::unsqueeze",
+    }
