@@ -159,10 +159,11 @@ SymValue Simulator::call_c(PyObject* callable, CallArgs& args) {
 }
 
 SymValue Simulator::call_with_stand_ins(PyObject* callable, CallArgs& args) {
+  const size_t raised_before = raised_for_c_;
   try {
     return call_c(callable, args);
   } catch (const PythonRaised&) {
-    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) throw;
+    if (raised_for_c_ != raised_before) throw;
     PyErr_Clear();
     stop(StopReason::kUnsupportedValue, fmt::format("arguments that {} refuses", qualified_name(callable)));
   }

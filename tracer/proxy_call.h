@@ -29,6 +29,7 @@ struct ProxyCall {
       PyErr_SetString(PyExc_BaseException, "framejit: the capture ends");
       return nullptr;
     } catch (const PythonRaised&) {
+      ++sim->raised_for_c_;
       return nullptr;
     }
   }

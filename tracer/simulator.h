@@ -525,6 +525,7 @@ class Simulator {
   std::vector<PyObject*> open_generators_;  // of the proxies, those that have not ended
   std::unordered_map<PyTypeObject*, bool> specials_;
   std::optional<StopTrace> crossing_;  // a stop on its way through a C function, see proxies.cpp
+  size_t raised_for_c_ = 0;            // exceptions of simulated code that C code has been handed
 };
 
 // Thrown by step() when the run reaches `until`; caught in run().

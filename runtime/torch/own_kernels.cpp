@@ -1,6 +1,7 @@
 #include "runtime/torch/own_kernels.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/Generator.h>
 #include <ATen/ops/empty.h>
 
@@ -53,7 +54,7 @@ bool draw(torch::jit::Stack& stack) {
   at::Tensor self = stack[first].toTensor();
   const double p = stack[first + 1].toDouble();
   if (!self.device().is_cpu() || self.scalar_type() != at::kFloat || !self.is_contiguous() || self.is_neg() ||
-      self.numel() < kWorthAState || !(p >= 0 && p <= 1))
+      self.numel() < kWorthAState || !(p >= 0 && p <= 1) || at::isTensorSubclassLike(self))
     return false;
   static const bool same = libtorch_draws_so();
   if (!same) return false;

@@ -220,3 +220,40 @@ def test_keyword_that_is_no_text(called):
         for _ in range(2):
             assert str(compiled(torch.ones(1), named)) == str(eager)
         assert framejit.stats()["captures"] > 0
+
+
+def raising(*given):
+    raise ValueError(len(given))
+
+
+def raising_items():
+    yield 1
+    raise TypeError("of the program's")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: functools.reduce(raising, [1, 2]),
+        lambda: set(raising_items()),
+        lambda: collections.deque(raising_items()),
+        lambda: [].extend(raising_items()),
+        lambda: list(map(raising, [1])),
+        lambda: list(itertools.accumulate([1, 2], raising)),
+        lambda: list(itertools.chain(Listed(), raising_items())),
+        lambda: "".join(raising_items()),
+    ],
+)
+def test_what_simulated_code_raises_is_no_refusal(call):
+    def program(x):
+        x = x + 1
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            return x * 2, type(error).__name__, str(error)
+
+    framejit.reset()
+    compiled = framejit.to_static(program, full_graph=True)
+    for _ in range(2):
+        assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))
+    assert framejit.stats()["graphs"] == 1
