@@ -156,6 +156,20 @@ bool is_of_a_module(PyObject* obj) {
   return module && module->m_size >= 0;
 }
 
+bool is_dict_of_a_module(PyObject* dict) {
+  PyObject* name = PyDict_GetItemString(dict, "__name__");
+  PyObject* module = name && PyUnicode_Check(name) ? PyDict_GetItem(PyImport_GetModuleDict(), name) : nullptr;
+  return module && PyModule_Check(module) && PyModule_GetDict(module) == dict;
+}
+
+// Of the globals that exec() gave its code: a function among them, which holds them, and dies with them. Null: none.
+PyObject* function_in_its_globals(PyObject* dict) {
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);)
+    if (PyFunction_Check(value) && PyFunction_GET_GLOBALS(value) == dict) return value;
+  return nullptr;
+}
+
 // Of those, what the program itself holds: not the bound methods and the like that a capture came by.
 bool is_held_by_program(PyObject* obj) {
   return PyFunction_Check(obj) || is_of_a_module(obj) || PyCode_Check(obj) || PyType_Check(obj) || PyModule_Check(obj);
@@ -164,7 +178,7 @@ bool is_held_by_program(PyObject* obj) {
 }  // namespace
 
 // By ConstId: needed as a value. What a source starts from and the code of a frame are alive where the guards hold.
-std::vector<bool> CompiledEntry::objects_in_use(const Objects& module_dicts) const {
+std::vector<bool> CompiledEntry::objects_in_use(const Objects& owned_dicts) const {
   std::vector<bool> used(objects_.size(), false);
   auto use = [&](graph::ConstId id) {
     if (id.valid()) used[id.index()] = true;
@@ -175,7 +189,7 @@ std::vector<bool> CompiledEntry::objects_in_use(const Objects& module_dicts) con
     const graph::ConstId id = capture_->recipes.at(graph::RecipeId(i)).object;
     if (!id.valid()) continue;
     PyObject* obj = objects_.at(id);
-    if (!is_held_by_program(obj) && !module_dicts.contains(obj)) use(id);
+    if (!is_held_by_program(obj) && !owned_dicts.contains(obj)) use(id);
   }
   return used;
 }
@@ -196,21 +210,23 @@ std::vector<bool> CompiledEntry::objects_named() const {
   return named;
 }
 
-// Nothing can watch a dictionary, but these live as long as modules that the capture holds or watches.
-CompiledEntry::Objects CompiledEntry::dicts_of_modules(const std::vector<bool>& named) const {
+// Nothing can watch a dictionary, but these live as long as modules and functions that the capture holds or watches.
+CompiledEntry::Objects CompiledEntry::dicts_of_owners(const std::vector<bool>& named) const {
   Objects dicts;
-  for (size_t i = 0; i < named.size(); ++i)
-    if (PyObject* obj = objects_.at(graph::ConstId(i)); named[i] && PyModule_Check(obj))
-      if (PyObject* dict = PyModule_GetDict(obj)) dicts.insert(dict);
+  for (size_t i = 0; i < named.size(); ++i) {
+    if (!named[i]) continue;
+    PyObject* obj = objects_.at(graph::ConstId(i));
+    if (PyModule_Check(obj) && PyModule_GetDict(obj)) dicts.insert(PyModule_GetDict(obj));
+    if (PyFunction_Check(obj)) dicts.insert(PyFunction_GET_GLOBALS(obj));
+  }
   return dicts;
 }
 
 void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, Segment* segment) {
   entry->segment_ = segment;
   const std::vector<bool> named = entry->objects_named();
-  const Objects module_dicts = entry->dicts_of_modules(named);
-  const std::vector<bool> used = entry->objects_in_use(module_dicts);
-  std::vector<bool> replayed(used.size(), false);
+  Objects owned_dicts = entry->dicts_of_owners(named);
+  std::vector<bool> replayed(named.size(), false);
   for (size_t i = 0; i < entry->capture_->recipes.size(); ++i)
     if (graph::ConstId id = entry->capture_->recipes.at(graph::RecipeId(i)).object; id.valid())
       replayed[id.index()] = true;
@@ -225,6 +241,12 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
     entry->watches_.push_back(std::move(made));
     return true;
   };
+  for (size_t i = 0; i < named.size(); ++i) {
+    PyObject* obj = entry->objects_.at(graph::ConstId(i));
+    if (!named[i] || !PyDict_CheckExact(obj) || owned_dicts.contains(obj) || is_dict_of_a_module(obj)) continue;
+    if (PyObject* function = function_in_its_globals(obj); function && watch(function)) owned_dicts.insert(obj);
+  }
+  const std::vector<bool> used = entry->objects_in_use(owned_dicts);
   for (PyObject* obj : weak_items(*entry->capture_, entry->objects_)) watch(obj);
   for (size_t i = 0; i < used.size(); ++i) {
     graph::ConstId id(i);
@@ -233,7 +255,7 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
       entry->objects_.let_go(id);
       continue;
     }
-    if (used[i] || !(module_dicts.contains(obj) || (worth_watching(obj) && watch(obj)))) continue;
+    if (used[i] || !(owned_dicts.contains(obj) || (worth_watching(obj) && watch(obj)))) continue;
     entry->objects_.let_go(id);
     if (replayed[i]) entry->replay_.hold_while_replayed(id);
   }

@@ -54,9 +54,9 @@ class CompiledEntry {
  private:
   friend struct EntryWatch;
   using Objects = std::unordered_set<PyObject*>;
-  std::vector<bool> objects_in_use(const Objects& module_dicts) const;
+  std::vector<bool> objects_in_use(const Objects& owned_dicts) const;
   std::vector<bool> objects_named() const;
-  Objects dicts_of_modules(const std::vector<bool>& named) const;
+  Objects dicts_of_owners(const std::vector<bool>& named) const;
   void object_died();
   bool give_numbers(PyObject** inputs);
   void keep_numbers(PyObject* const* inputs);

@@ -461,3 +461,55 @@ def test_guards_of_an_object_that_ends_with_its_capture_are_not_checked():
         [sys.executable, "-c", MEMBERS], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert (done.returncode, done.stdout) == (0, b"2")
+
+
+NAMESPACES = {
+    "global": "def root(x):\n    return x * scale",
+    "written": "def root(x):\n    global count\n    count = count + 1\n    return x * count",
+    "other function": "def other(x):\n    return x + scale\ndef root(x):\n    return other(x) * scale",
+    "closure": "def make():\n    k = scale\n    def inner(x):\n        return x * k + scale\n    return inner\nroot = make()",
+    "closure in each call": "def make():\n    def inner(x):\n        return x * scale\n    return inner\ndef root(x):\n    return make()(x)",
+    "class": "class C:\n    def get(self, x):\n        return x + scale\ndef root(x):\n    return C().get(x)",
+    "generator": "def items(x):\n    yield x * scale\n    yield x\ndef root(x):\n    return sum(items(x))",
+    "break": "import framejit\ndef root(x):\n    x = x * scale\n    framejit.graph_break()\n    return x + scale",
+}
+
+
+@pytest.mark.parametrize("source", NAMESPACES)
+@pytest.mark.parametrize("reached", ["argument", "item", "converted"])
+def test_namespace_of_exec_is_freed(source, reached):
+    class Held:
+        pass
+
+    programs = {"argument": lambda x, given: given(x), "item": lambda x, given: given["root"](x)}
+    framejit.reset()
+    compiled = framejit.to_static(programs[reached]) if reached in programs else None
+
+    def make():
+        held = Held()
+        namespace = {"held": held, "scale": 2.0, "count": 1}
+        exec(NAMESPACES[source], namespace)
+        eager = namespace["root"](x3())
+        converted = framejit.to_static(namespace["root"]) if reached == "converted" else None
+        for _ in range(2):
+            namespace["count"] = 1
+            given = namespace if reached == "item" else namespace["root"]
+            assert torch.allclose(compiled(x3(), given) if compiled else converted(x3()), eager)
+        return held
+
+    for _ in range(3):
+        assert freed(make)
+    assert framejit.stats()["captures"] >= 3 and framejit.stats()["hits"] >= 3
+
+
+def test_entry_goes_with_the_function_that_held_its_globals():
+    """Which may be another than the one that was called; the namespace lives on, and is captured again."""
+    namespace = {"scale": 2.0}
+    exec("def first(x):\n    return x\ndef root(x):\n    return x * scale", namespace)
+    compiled = framejit.to_static(lambda x, f: f(x) + 1)
+    for scale in (2.0, 3.0):
+        namespace["scale"] = scale
+        for _ in range(2):
+            assert torch.equal(compiled(x3(), namespace["root"]), x3() * scale + 1)
+        namespace.pop("first", None)
+    assert compiled.cache_info().entries == 1
