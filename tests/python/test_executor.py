@@ -288,6 +288,7 @@ def test_views(name):
     assert framejit.stats()["hits"] > 0
 
 
+@pytest.mark.runs_once("the eager run of a shadowed call asks the dispatcher")
 def test_views_are_made_without_the_dispatcher():
     def program(x):
         a, b = x.split(1)
