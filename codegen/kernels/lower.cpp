@@ -346,13 +346,11 @@ bool are_operands_known(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-constexpr int64_t kWorthAKernel = 1024;  // elements
-
 bool is_worth_a_kernel(const Graph& graph, const Node& node) {
   const TensorMeta& result = graph.meta(node.result(0));
   if (!result.device.is_cpu()) return false;
   if (const WrittenOut* found = written_out(graph, node)) return result.numel() >= found->alone;
-  if (result.dtype != DType::kF32 || result.numel() < kWorthAKernel) return false;
+  if (result.dtype != DType::kF32 || result.numel() < kManyElements) return false;
   KernelBuilder builder;
   Lowering lowering(graph, builder);
   lowering.add(node);

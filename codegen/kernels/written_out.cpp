@@ -208,8 +208,8 @@ int64_t length_of_rows(const Graph& graph, const Node& node) {
   return row_length(input, last_dim(input));
 }
 
-// On the CPU LibTorch's is faster where a row is few vectors (benchmarks/kernels_alone.py), but for rows shorter than
-// one.
+// On the CPU LibTorch's is faster where a row is few vectors, which it computes for many rows at a time, but for rows
+// shorter than one.
 constexpr int64_t kOneVector = 16, kManyVectors = 128, kManyVectorsOfLogarithms = 512;
 
 bool is_worthwhile_softmax(const Graph& graph, const Node& node) {
@@ -258,7 +258,7 @@ void add_log_softmax_backward(const Node& node, Lowering& lowering) {
   w.result(0, w.compute(Op::kSubtract, w.tensor(0), share));
 }
 
-constexpr int64_t kAny = 0, kMany = 1024, kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kAny = 0, kMany = kManyElements, kNever = std::numeric_limits<int64_t>::max();
 
 constexpr WrittenOut kRows[] = {
     {graph::ops::k_native_layer_norm, last_dim, 3, kMany, is_layer_norm_of_rows, add_layer_norm},

@@ -8,6 +8,9 @@
 
 namespace framejit::codegen {
 
+// Elements from which calls cost less than what a kernel saves.
+constexpr int64_t kManyElements = 1024;
+
 struct WrittenOut {
   graph::OpId op;
   Dims (*row)(const graph::TensorMeta& meta);  // what of its first argument is one; null if it is elementwise

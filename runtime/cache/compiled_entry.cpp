@@ -156,6 +156,11 @@ bool is_of_a_module(PyObject* obj) {
   return module && module->m_size >= 0;
 }
 
+// exec() gives builtins to what it gets. Other dictionaries may be large: they are not searched.
+bool may_be_globals(PyObject* dict) {
+  return PyDict_CheckExact(dict) && PyDict_GetItemString(dict, "__builtins__") != nullptr;
+}
+
 bool is_dict_of_a_module(PyObject* dict) {
   PyObject* name = PyDict_GetItemString(dict, "__name__");
   PyObject* module = name && PyUnicode_Check(name) ? PyDict_GetItem(PyImport_GetModuleDict(), name) : nullptr;
@@ -243,7 +248,7 @@ void CompiledEntry::watch_objects(const std::shared_ptr<CompiledEntry>& entry, S
   };
   for (size_t i = 0; i < named.size(); ++i) {
     PyObject* obj = entry->objects_.at(graph::ConstId(i));
-    if (!named[i] || !PyDict_CheckExact(obj) || owned_dicts.contains(obj) || is_dict_of_a_module(obj)) continue;
+    if (!named[i] || owned_dicts.contains(obj) || !may_be_globals(obj) || is_dict_of_a_module(obj)) continue;
     if (PyObject* function = function_in_its_globals(obj); function && watch(function)) owned_dicts.insert(obj);
   }
   const std::vector<bool> used = entry->objects_in_use(owned_dicts);

@@ -84,7 +84,7 @@ class Emitter {
 
   void emit_row() {
     is_done_.assign(kernel_.steps.size(), false);
-    for (uint16_t level = 0; level <= last_level(); ++level) {
+    for (uint16_t level = 0, last = last_level(); level <= last; ++level) {
       emit_uniform(level);
       emit_pass(level);
     }
@@ -96,7 +96,7 @@ class Emitter {
     kept_.assign(kernel_.steps.size(), nullptr);
     if (kernel_.depth != 1) return;
     std::vector<int> passes(kernel_.steps.size());
-    for (uint16_t level = 0; level <= last_level(); ++level) {
+    for (uint16_t level = 0, last = last_level(); level <= last; ++level) {
       const std::vector<bool> needed = needed_in_pass(kernel_, facts_, ends_of_pass(kernel_, facts_, level));
       for (size_t s = 0; s < needed.size(); ++s) passes[s] += needed[s];
     }
