@@ -125,44 +125,32 @@ def outcome(call):
     return re.sub("0x[0-9a-f]+", "0x", f"{result} {LOG}")
 
 
-def some(result):
-    return list(itertools.islice(result, 5)) if hasattr(result, "__next__") else result
+def tried(call):
+    try:
+        result = call()
+        return list(itertools.islice(result, 5)) if hasattr(result, "__next__") else result
+    except Exception as error:
+        return type(error).__name__, str(error)
 
 
 def call_one(x, function, a):
     x = x + 1
-    try:
-        result = some(function(a()))
-    except Exception as error:
-        result = type(error).__name__, str(error)
-    return result, x
+    return tried(lambda: function(a())), x
 
 
 def call_two(x, function, a, b):
     x = x + 1
-    try:
-        result = some(function(a(), b()))
-    except Exception as error:
-        result = type(error).__name__, str(error)
-    return result, x
+    return tried(lambda: function(a(), b())), x
 
 
 def call_three(x, function, a, b, c):
     x = x + 1
-    try:
-        result = some(function(a(), b(), c()))
-    except Exception as error:
-        result = type(error).__name__, str(error)
-    return result, x
+    return tried(lambda: function(a(), b(), c())), x
 
 
 def call_named(x, function, name, value):
     x = x + 1
-    try:
-        result = some(function(begun(), **{name: value()}))
-    except Exception as error:
-        result = type(error).__name__, str(error)
-    return result, x
+    return tried(lambda: function(begun(), **{name: value()})), x
 
 
 def calls():
