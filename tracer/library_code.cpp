@@ -47,31 +47,32 @@ class DirectReads {
 
   void read_code(PyObject* code, PyObject* globals) {
     const Ref names = part(code, "co_names"), constants = part(code, "co_consts");
+    std::vector<PyObject*> modules;  // also those that a module has by these names, as in `torch._C._nn.gelu`
     for_each(names.get(), [&](PyObject* name) {
-      read_global(globals, name, names.get());
+      read_global(globals, name, modules);
       read_tensor(name);
     });
+    for (size_t at = 0; at < modules.size(); ++at)
+      for_each(names.get(), [&](PyObject* name) { read_attribute(modules[at], name, modules); });
     for_each(constants.get(), [&](PyObject* constant) {
       if (PyCode_Check(constant)) read_code(constant, globals);
     });
   }
 
-  void read_global(PyObject* globals, PyObject* name, PyObject* names) {
+  void read_global(PyObject* globals, PyObject* name, std::vector<PyObject*>& modules) {
     PyObject* builtins = own_builtins();
     if (PyObject* value = PyDict_GetItem(globals, name)) {
-      rely_on(globals, name, value);
-      if (PyModule_Check(value)) for_each(names, [&](PyObject* attribute) { read_attribute(value, attribute); });
+      rely_on(globals, name, value, modules);
     } else if (PyObject* builtin = PyDict_GetItem(builtins, name)) {
       world_.rely_on_item(globals, name, nullptr);
       world_.rely_on_item(builtins, name, builtin);
     }
   }
 
-  void read_attribute(PyObject* module, PyObject* name) {
+  void read_attribute(PyObject* module, PyObject* name, std::vector<PyObject*>& modules) {
     PyObject* dict = PyModule_GetDict(module);
-    PyObject* found = PyDict_GetItem(dict, name);
-    if (found)
-      rely_on(dict, name, found);
+    if (PyObject* found = PyDict_GetItem(dict, name))
+      rely_on(dict, name, found, modules);
     else if (!PyModule_CheckExact(module))  // its class may have a __getattr__, as that of torch._VF
       world_.rely_on_item(dict, name, nullptr);
   }
@@ -81,9 +82,11 @@ class DirectReads {
     if (PyObject* found = _PyType_Lookup(tensor, name)) world_.rely_on_type_attr(tensor, name, found);
   }
 
-  void rely_on(PyObject* dict, PyObject* name, PyObject* value) {
+  void rely_on(PyObject* dict, PyObject* name, PyObject* value, std::vector<PyObject*>& modules) {
     world_.rely_on_item(dict, name, value);
     follow(value);
+    if (PyModule_Check(value) && std::find(modules.begin(), modules.end(), value) == modules.end())
+      modules.push_back(value);
   }
 
   static Ref part(PyObject* code, const char* name) {

@@ -3,6 +3,8 @@
 import builtins
 import collections
 import copy
+import dataclasses
+import enum
 import functools
 import math
 import operator
@@ -18,7 +20,18 @@ from support import counts
 
 linear = nn.Linear(4, 4)
 norm = nn.LayerNorm(4)
+lstm = nn.LSTM(4, 4)
 chain = nn.Sequential(linear, nn.GELU())
+
+
+@dataclasses.dataclass
+class Item:
+    at: int
+
+
+class Kind(enum.Enum):
+    A = 1
+    B = 2
 
 
 def twice(x, *args, **kwargs):
@@ -38,6 +51,11 @@ REPLACED = [
     (lambda x: F.leaky_relu(x) + 1, F.leaky_relu, "__defaults__", (0.5, False)),
     (lambda x: F.dropout(x, 0.0) + 1, torch._VF, "dropout", twice),
     (lambda x: F.softmax(x, -1), torch.Tensor, "softmax", twice),
+    (lambda x: F.gelu(x) + F.elu(x), torch._C._nn, "elu", twice),
+    (lambda x: F.hardtanh(x) + 1, torch._C, "_nn", types.SimpleNamespace(hardtanh=twice)),
+    (lambda x: torch.einsum("ij->i", x), torch._VF, "einsum", lambda equation, operands: 7),
+    (lambda x: lstm(x)[0] + 1, torch._VF, "lstm", lambda x, *args: (x * 2, x, x)),
+    (lambda x: x.split(1)[0] + 1, torch.Tensor, "split", lambda self, size: [self * 2]),
     (lambda x: linear(x) + 1, F, "linear", twice),
     (lambda x: norm(x) + 1, torch, "layer_norm", twice),
     (lambda x: chain(x) + 1, F, "gelu", twice),
@@ -64,6 +82,8 @@ REPLACED = [
     (lambda x: operator.add(x, 1), operator, "add", seven),
     (lambda x: functools.reduce(operator.add, [x, x]), functools, "reduce", seven),
     (lambda x: x + copy.copy([1])[0], copy, "copy", lambda value: [7]),
+    (lambda x: x + dataclasses.replace(Item(1), at=2).at, dataclasses, "replace", lambda item, at: Item(7)),
+    (lambda x: x + Kind(1).value, enum.EnumMeta, "__call__", lambda self, value: Kind.B),
     (lambda x: x + len(collections.Counter("aab")), collections, "Counter", lambda text: [1] * 9),
     (lambda x: x + len(collections.Counter("aab")), collections.Counter, "__len__", lambda self: 9),
 ]
