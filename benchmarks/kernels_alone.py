@@ -3,7 +3,7 @@
     python benchmarks/kernels_alone.py [--repeats 15]
 
 Which of them become kernels is decided in `is_worth_a_kernel` (codegen/kernels/lower.cpp) and in the rows of
-codegen/kernels/written_out.cpp. One intra-op thread, f32.
+codegen/kernels/written_out.cpp, which products oneDNN computes in runtime/torch/products.cpp. One intra-op thread, f32.
 """
 
 import functools
@@ -39,18 +39,31 @@ OF_ROWS = {
 }
 
 
+# Rows, inner, columns; the layouts of the factors.
+PRODUCTS = [(256, 256, 256), (256, 256, 768), (256, 1024, 256), (394, 768, 192), (1024, 1024, 1024)]
+LAYOUTS = {
+    "mm": lambda a, b: (a, b),
+    "mm, second transposed": lambda a, b: (a, b.t().contiguous().t()),
+    "mm, first transposed": lambda a, b: (a.t().contiguous().t(), b),
+}
+
+
 def cases():
+    """Name, sizes, function and its arguments."""
     for name, function in FUNCTIONS.items():
-        yield name, SIZE, function
+        yield name, SIZE, function, (torch.rand(SIZE) + 0.1,)
     for name, function in OF_ROWS.items():
         for length in ROWS:
-            yield name, (SIZE[0] * SIZE[1] // length, length), function
+            size = (SIZE[0] * SIZE[1] // length, length)
+            yield name, size, function, (torch.rand(size) + 0.1,)
+    for name, laid_out in LAYOUTS.items():
+        for rows, inner, columns in PRODUCTS:
+            yield name, (rows, inner, columns), torch.mm, laid_out(torch.rand(rows, inner), torch.rand(inner, columns))
 
 
-def measure(size, function, chosen, repeats):
+def measure(function, arguments, chosen, repeats):
     """Microseconds of a call, a summary by contestant."""
-    x = torch.rand(size) + 0.1
-    calls = {c.name: functools.partial(c.convert(lambda given: function(given)), x) for c in chosen}
+    calls = {c.name: functools.partial(c.convert(lambda *given: function(*given)), *arguments) for c in chosen}
     with torch.no_grad():
         taken = harness.interleave(calls, repeats=repeats)
     for contestant in chosen:
@@ -65,8 +78,8 @@ def main():
     torch.set_num_threads(1)
     chosen = contestants.choose(arguments.contestants, "eager,framejit-native")
     rows, lines = [], []
-    for name, size, function in cases():
-        taken = measure(size, function, chosen, arguments.repeats)
+    for name, size, function, given in cases():
+        taken = measure(function, given, chosen, arguments.repeats)
         rows.append({"operator": name, "size": list(size), "us": taken})
         lines.append([name, "x".join(map(str, size)), *(taken[c.name].text(0) for c in chosen)])
     harness.write_json(arguments.json, rows)

@@ -187,7 +187,8 @@ AtenExecutable::AtenExecutable(const graph::Graph& graph, std::shared_ptr<Record
   }
   const auto outside =
       on_failure_ == OnFailure::kRaise ? graph::OutsideMemory::kMayOverlap : graph::OutsideMemory::kLiesApart;
-  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused, outside);
+  plan_ = Plan(graph, keep, recording->recorder.constants(), skip, PlanKind::kBelowAutograd, fused, outside,
+               options.kernels ? Numbers::kRounded : Numbers::kToTheBit);
   if (on_failure_ == OnFailure::kRunAgain && numbers_raise_late()) on_failure_ = OnFailure::kUndo;
   if (on_failure_ == OnFailure::kUndo || training_ || reads_elsewhere_ || plan_.rests_on_apart()) {
     const std::vector<ValueId> written = graph::written_inputs(graph);

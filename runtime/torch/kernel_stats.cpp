@@ -45,6 +45,11 @@ void count_drawn_tensor() {
   ++counted().stats.drawn;
 }
 
+void count_product() {
+  std::lock_guard<std::mutex> lock(counted().mutex);
+  ++counted().stats.multiplied;
+}
+
 KernelStats kernel_stats() {
   std::lock_guard<std::mutex> lock(counted().mutex);
   return counted().stats;

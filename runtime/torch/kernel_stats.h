@@ -14,6 +14,7 @@ struct KernelStats {
   uint64_t relaid = 0;       // graphs whose convolutions compute channels last
   uint64_t recomputing = 0;  // graphs with a backward inside that computes again what it reads
   uint64_t drawn = 0;        // tensors of random numbers that no kernel of LibTorch drew
+  uint64_t multiplied = 0;   // matrix products that LibTorch's BLAS did not do
   double seconds = 0;        // of compiling and reading
   std::string failure;       // the last
 };
@@ -25,6 +26,7 @@ void count_kernel(KernelOutcome outcome, double seconds = 0, const std::string& 
 void count_relaid_graph();
 void count_recomputing_graph();
 void count_drawn_tensor();
+void count_product();
 KernelStats kernel_stats();
 
 }  // namespace framejit::torchlib

@@ -10,6 +10,7 @@
 
 #include "base/mersenne.h"
 #include "runtime/torch/kernel_stats.h"
+#include "runtime/torch/products.h"
 
 namespace framejit::torchlib {
 namespace {
@@ -73,15 +74,20 @@ bool draw(torch::jit::Stack& stack) {
 struct Row {
   std::string_view op;
   OwnKernel kernel;
+  Numbers numbers;
 };
 
-constexpr Row kRows[] = {{"aten::bernoulli_.float", draw}};
+constexpr Row kRows[] = {
+    {"aten::bernoulli_.float", draw, Numbers::kToTheBit},
+    {"aten::mm", multiply, Numbers::kRounded},
+    {"aten::addmm", multiply_and_add, Numbers::kRounded},
+};
 
 }  // namespace
 
-OwnKernel find_own_kernel(std::string_view op) {
+OwnKernel find_own_kernel(std::string_view op, Numbers numbers) {
   for (const Row& row : kRows)
-    if (row.op == op) return row.kernel;
+    if (row.op == op && row.numbers <= numbers) return row.kernel;
   return nullptr;
 }
 

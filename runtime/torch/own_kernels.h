@@ -1,4 +1,4 @@
-// Operators that a plan computes itself, to the bit as LibTorch's kernel on the CPU does, where that is faster.
+// Operators that a plan computes otherwise than by LibTorch's kernel for the CPU, where that is faster.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -11,7 +11,13 @@ namespace framejit::torchlib {
 // has to.
 using OwnKernel = bool (*)(torch::jit::Stack& stack);
 
+// What a plan allows them.
+enum class Numbers : uint8_t {
+  kToTheBit,  // LibTorch's
+  kRounded,   // within the tolerances of kernels
+};
+
 // Null: there is none.
-OwnKernel find_own_kernel(std::string_view op);
+OwnKernel find_own_kernel(std::string_view op, Numbers numbers);
 
 }  // namespace framejit::torchlib

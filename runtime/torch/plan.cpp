@@ -236,6 +236,7 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   Step step;
   step.op = op_entry_by_id(node.op);
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
+  if (is_below_autograd()) step.own_kernel = find_own_kernel(step.op->info->name, numbers_);
   // Not above autograd, where the graph of gradients shows it.
   const graph::DType numbers = is_below_autograd() ? type_of_numbers(graph, node) : graph::DType::kUndefined;
   step.arguments.reserve(node.operand_count);
@@ -275,8 +276,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
 
 Plan::Plan(const graph::Graph& graph, std::span<const ValueId> keep, const ConstantPool& constants,
            const std::vector<bool>& skip, PlanKind kind, const std::vector<std::shared_ptr<const FusedStep>>& fused,
-           graph::OutsideMemory outside)
-    : kind_(kind) {
+           graph::OutsideMemory outside, Numbers numbers)
+    : kind_(kind), numbers_(numbers) {
   find_canonical(graph);
   steps_.reserve(graph.live_node_count());
   std::vector<const std::shared_ptr<const FusedStep>*> fused_at(fused.empty() ? 0 : graph.node_count());
@@ -519,7 +520,7 @@ void Plan::run_step(const Step& step, at::Tensor* registers, double* numbers, to
     call_counted(step, registers, stack);
   } else if (step.op->custom) {
     call_custom(step, stack);
-  } else if (!step.op->own_kernel || !is_below_autograd() || !step.op->own_kernel(stack)) {
+  } else if (!step.own_kernel || !step.own_kernel(stack)) {
     step.op->handle.callBoxed(stack);
   }
   size_t next = 0;

@@ -19,6 +19,7 @@
 #include "runtime/torch/op_entry.h"
 #include "runtime/torch/operands.h"
 #include "runtime/torch/operator_state.h"
+#include "runtime/torch/own_kernels.h"
 
 namespace framejit::torchlib {
 
@@ -43,7 +44,7 @@ class Plan {
   Plan(const graph::Graph& graph, std::span<const graph::ValueId> keep, const ConstantPool& constants,
        const std::vector<bool>& skip = {}, PlanKind kind = PlanKind::kBelowAutograd,
        const std::vector<std::shared_ptr<const FusedStep>>& fused = {},
-       graph::OutsideMemory outside = graph::OutsideMemory::kMayOverlap);
+       graph::OutsideMemory outside = graph::OutsideMemory::kMayOverlap, Numbers numbers = Numbers::kToTheBit);
 
   size_t register_count() const { return register_count_; }
   // Where the tensor of a value is: values that are the same tensor share a register.
@@ -92,6 +93,7 @@ class Plan {
   };
   struct Step {
     const OpEntry* op = nullptr;
+    OwnKernel own_kernel = nullptr;
     graph::NodeId node;
     std::vector<c10::IValue> arguments;  // tensors from registers are left undefined
     std::vector<Source> tensors;
@@ -145,6 +147,7 @@ class Plan {
   bool is_left_out(const graph::Node& node) const;
 
   PlanKind kind_ = PlanKind::kBelowAutograd;
+  Numbers numbers_ = Numbers::kToTheBit;
   bool keeps_detached_ = false;
   bool has_numbers_ = false;
   bool rests_on_apart_ = false;

@@ -213,7 +213,8 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
     if (value.valid()) keep.push_back(value);
   std::vector<std::shared_ptr<const FusedStep>> fused;
   if (kernels) fused = fused_steps(plan.graph.graph, keep, {}, false).steps;
-  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, fused);
+  plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, fused, graph::OutsideMemory::kMayOverlap,
+                   kernels ? Numbers::kRounded : Numbers::kToTheBit);
 }
 
 bool is_never_cheap(const graph::Graph&, const graph::Node&) { return false; }

@@ -1,4 +1,4 @@
-"""Operators that the executor computes itself: random numbers for dropout, to the bit, and the generator's state."""
+"""Operators that the executor computes itself: random numbers for dropout, to the bit, and matrix products, rounded otherwise."""
 
 import numpy
 import pytest
@@ -139,3 +139,85 @@ def test_generator_that_was_set():
         torch.set_rng_state(state)
         assert torch.equal(compiled(x), expected[0])
         assert torch.equal(torch.randn(3), expected[1])
+
+
+def computes_products():
+    """Whether oneDNN multiplies faster here: MKL has its best kernels for another maker's processors."""
+    made_by = next(line for line in open("/proc/cpuinfo") if line.startswith("vendor_id"))
+    return "AuthenticAMD" in made_by and torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+
+
+def multiplied():
+    return framejit._C.kernel_stats()["multiplied"]
+
+
+WIDE = (256, 512, 256)
+PRODUCTS = {
+    "mm": (lambda a, b, c: a @ b, True),
+    "second transposed": (lambda a, b, c: a @ b.t().contiguous().t(), True),
+    "with a row added": (lambda a, b, c: torch.addmm(c[0], a, b), True),
+    "of a linear layer": (lambda a, b, c: F.linear(a, b.t().contiguous(), c[0]), True),
+    "first transposed": (lambda a, b, c: a.t().contiguous().t() @ b, False),
+    "with a matrix added": (lambda a, b, c: torch.addmm(c, a, b), False),
+    "with a column added": (lambda a, b, c: torch.addmm(c[:, :1], a, b), False),
+    "scaled": (lambda a, b, c: torch.addmm(c[0], a, b, alpha=2), False),
+    "of another type": (lambda a, b, c: a.double() @ b.double(), False),
+    "no columns": (lambda a, b, c: a @ b[:, :0], False),
+    "few numbers": (lambda a, b, c: a[:100] @ b, False),
+    "rows apart": (lambda a, b, c: a[:, :256] @ b[:256, :256] @ b[:256], False),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name, backend):
+    program, is_large = PRODUCTS[name]
+    torch.manual_seed(0)
+    rows, inner, columns = WIDE
+    given = torch.randn(rows, inner), torch.randn(inner, columns), torch.randn(rows, columns)
+    expected, exact = program(*given), program(*(each.double() for each in given))
+    sums = program(*(each.double().abs() for each in given))  # of what errors are small beside
+    framejit.reset()
+    compiled, before = framejit.to_static(program, backend=backend, full_graph=True), multiplied()
+    for _ in range(2):
+        result = compiled(*given)
+        if backend == "aten":
+            assert torch.equal(result, expected)
+        assert ((result - exact).abs() <= 8 * torch.finfo(torch.float32).eps * sums).all()
+        assert result.dtype == expected.dtype and result.stride() == expected.stride()
+    assert (multiplied() > before) == (is_large and backend == "native" and computes_products())
+    assert framejit.stats()["graphs"] == 1
+
+
+def test_products_of_a_backward():
+    torch.manual_seed(0)
+    model, x = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.Linear(512, 256)), torch.randn(256, 512)
+    model(x).square().sum().backward()
+    expected = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    framejit.reset()
+    compiled = framejit.to_static(lambda x: model(x).square().sum(), backend="native", full_graph=True)
+    loss, before = compiled(x), multiplied()
+    loss.backward()
+    assert (multiplied() > before) == computes_products()
+    for parameter, gradient in zip(model.parameters(), expected):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-2)
+
+
+def test_products_of_what_is_not_finite():
+    def program(a, b):
+        return a @ b
+
+    a, b = torch.ones(256, 512), torch.ones(512, 256)
+    a[3, 5], a[4, 4], b[7, 9], b[4, 0] = float("nan"), float("inf"), float("-inf"), 0
+    compiled = framejit.to_static(program, backend="native", full_graph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(a, b), program(a, b), equal_nan=True)
+
+
+def test_products_where_onednn_is_off():
+    a, b = torch.randn(256, 512), torch.randn(512, 256)
+    compiled, before = framejit.to_static(lambda a, b: a @ b, backend="native", full_graph=True), multiplied()
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert torch.equal(compiled(a, b), a @ b)
+    assert multiplied() == before

@@ -1,0 +1,12 @@
+// Matrix products by oneDNN, where it multiplies faster than LibTorch's BLAS.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+namespace framejit::torchlib {
+
+// An OwnKernel each, see own_kernels.h. Their sums are rounded in another order than LibTorch's.
+bool multiply(torch::jit::Stack& stack);          // aten::mm(Tensor self, Tensor mat2)
+bool multiply_and_add(torch::jit::Stack& stack);  // aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, beta, alpha)
+
+}  // namespace framejit::torchlib
