@@ -13,6 +13,7 @@
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/gil.h"
 #include "runtime/torch/graph_object.h"
+#include "runtime/torch/heap.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/trace_stop.h"
 #include "runtime/torch/traced_backward.h"
@@ -361,6 +362,7 @@ std::unique_ptr<runtime::Executable> make_aten_executable(const graph::Graph& gr
                                                           std::shared_ptr<Recording> recording,
                                                           std::shared_ptr<TrainingProgram> training,
                                                           OnFailure on_failure, AtenOptions options) {
+  if (options.kernels) keep_freed_memory_for(graph);
   return std::make_unique<AtenExecutable>(graph, std::move(recording), std::move(training), on_failure, options);
 }
 
