@@ -46,6 +46,8 @@ LAYOUTS = {
     "mm, second transposed": lambda a, b: (a, b.t().contiguous().t()),
     "mm, first transposed": lambda a, b: (a.t().contiguous().t(), b),
 }
+# Channels, those of the result, rows and columns of pixels; two images.
+CONVOLUTIONS = [(24, 72, 56), (64, 256, 56), (256, 64, 56), (512, 128, 28), (256, 1024, 14), (2048, 512, 7)]
 
 
 def cases():
@@ -59,6 +61,10 @@ def cases():
     for name, laid_out in LAYOUTS.items():
         for rows, inner, columns in PRODUCTS:
             yield name, (rows, inner, columns), torch.mm, laid_out(torch.rand(rows, inner), torch.rand(inner, columns))
+    for channels, outputs, width in CONVOLUTIONS:
+        images = torch.rand(2, channels, width, width).to(memory_format=torch.channels_last)
+        weight = torch.rand(outputs, channels, 1, 1)
+        yield "convolution by 1 x 1, channels last", (channels, outputs, width), torch.conv2d, (images, weight)
 
 
 def measure(function, arguments, chosen, repeats):

@@ -81,6 +81,7 @@ constexpr Row kRows[] = {
     {"aten::bernoulli_.float", draw, Numbers::kToTheBit},
     {"aten::mm", multiply, Numbers::kRounded},
     {"aten::addmm", multiply_and_add, Numbers::kRounded},
+    {"aten::convolution", multiply_pixels, Numbers::kRounded},
 };
 
 }  // namespace

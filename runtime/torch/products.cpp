@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "runtime/torch/kernel_stats.h"
@@ -11,8 +12,9 @@
 namespace framejit::torchlib {
 namespace {
 
-// Multiplications: oneDNN looks longer at its arguments, and lays the second one out anew.
-constexpr double kFewest = 1 << 25;
+// Multiplications: oneDNN looks longer at its arguments, and lays the second one out anew. LibTorch's BLAS takes images
+// one by one.
+constexpr double kFewest = 1 << 25, kFewestOfPixels = 1 << 23;
 
 // MKL has its best kernels for Intel's processors. Measured on AMD's alone: benchmarks/kernels_alone.py.
 bool is_processor_for_onednn() {
@@ -29,30 +31,58 @@ const OpEntry* linear() {
   return op;
 }
 
+bool is_onednn_here() { return is_processor_for_onednn() && at::globalContext().userEnabledMkldnn() && linear(); }
+
 bool is_plain_f32(const at::Tensor& tensor, int64_t dim) {
   return tensor.dim() == dim && tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
          tensor.layout() == at::kStrided && !tensor.is_neg() && !at::isTensorSubclassLike(tensor);
 }
 
-// Not with a first factor that is a transposed one: oneDNN is slower there.
-bool serves(const at::Tensor& a, const at::Tensor& b) {
-  return is_plain_f32(a, 2) && is_plain_f32(b, 2) && a.size(1) == b.size(0) &&
-         static_cast<double>(a.numel()) * static_cast<double>(b.size(1)) >= kFewest && a.is_contiguous() &&
-         (b.is_contiguous() || b.t().is_contiguous()) && is_processor_for_onednn() &&
-         at::globalContext().userEnabledMkldnn() && linear();
+bool is_row_of(const at::Tensor& bias, int64_t columns) {
+  return is_plain_f32(bias, 1) && bias.is_contiguous() && bias.size(0) == columns;
 }
 
-bool run(torch::jit::Stack& stack, size_t first, at::Tensor a, const at::Tensor& b, at::Tensor bias) {
+bool is_work_for(double fewest, const at::Tensor& a, int64_t columns) {
+  return static_cast<double>(a.numel()) * static_cast<double>(columns) >= fewest;
+}
+
+// Not with a first factor that is a transposed one: oneDNN is slower there.
+bool serves(const at::Tensor& a, const at::Tensor& b) {
+  return is_plain_f32(a, 2) && is_plain_f32(b, 2) && a.size(1) == b.size(0) && is_work_for(kFewest, a, b.size(1)) &&
+         a.is_contiguous() && (b.is_contiguous() || b.t().is_contiguous()) && is_onednn_here();
+}
+
+// All of them.
+bool are(const c10::IValue& numbers, int64_t number) {
+  const c10::List<int64_t> list = numbers.toIntList();
+  return std::all_of(list.begin(), list.end(), [number](int64_t each) { return each == number; });
+}
+
+// Stride, padding, dilation, transposed, output padding, groups.
+bool is_of_single_pixels(const c10::IValue* arguments) {
+  return are(arguments[0], 1) && are(arguments[1], 0) && are(arguments[2], 1) && !arguments[3].toBool() &&
+         arguments[5].toInt() == 1;
+}
+
+bool serves_pixels(const at::Tensor& images, const at::Tensor& weight) {
+  return is_plain_f32(images, 4) && is_plain_f32(weight, 4) && weight.size(2) == 1 && weight.size(3) == 1 &&
+         weight.size(1) == images.size(1) && weight.stride(1) == 1 && weight.stride(0) == weight.size(1) &&
+         is_work_for(kFewestOfPixels, images, weight.size(0)) && images.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         !images.is_contiguous() && is_onednn_here();
+}
+
+// `b`: a row for each column of the result, which takes the arguments' place.
+at::Tensor& run(torch::jit::Stack& stack, size_t first, at::Tensor a, at::Tensor b, const at::Tensor& bias) {
   stack.resize(first);
   stack.emplace_back(std::move(a));
-  stack.emplace_back(b.t());
-  stack.emplace_back(bias.defined() ? c10::IValue(std::move(bias)) : c10::IValue());
+  stack.emplace_back(std::move(b));
+  stack.emplace_back(bias.defined() ? c10::IValue(bias) : c10::IValue());
   stack.emplace_back("none");
   stack.emplace_back(c10::List<std::optional<at::Scalar>>());
   stack.emplace_back("");
   linear()->handle.callBoxed(stack);
   count_product();
-  return true;
+  return stack[first].toTensor();
 }
 
 bool is_one(const c10::IValue& value) { return value.isScalar() && value.toScalar().equal(1); }
@@ -62,16 +92,33 @@ bool is_one(const c10::IValue& value) { return value.isScalar() && value.toScala
 bool multiply(torch::jit::Stack& stack) {
   const size_t first = stack.size() - 2;
   const at::Tensor a = stack[first].toTensor(), b = stack[first + 1].toTensor();
-  return serves(a, b) && run(stack, first, a, b, {});
+  if (!serves(a, b)) return false;
+  run(stack, first, a, b.t(), {});
+  return true;
 }
 
 bool multiply_and_add(torch::jit::Stack& stack) {
   const size_t first = stack.size() - 5;
   const at::Tensor bias = stack[first].toTensor(), a = stack[first + 1].toTensor(), b = stack[first + 2].toTensor();
-  if (!is_one(stack[first + 3]) || !is_one(stack[first + 4]) || !is_plain_f32(bias, 1) || !bias.is_contiguous() ||
-      !serves(a, b) || bias.size(0) != b.size(1))
+  if (!is_one(stack[first + 3]) || !is_one(stack[first + 4]) || !serves(a, b) || !is_row_of(bias, b.size(1)))
     return false;
-  return run(stack, first, a, b, bias);
+  run(stack, first, a, b.t(), bias);
+  return true;
+}
+
+bool multiply_pixels(torch::jit::Stack& stack) {
+  const size_t first = stack.size() - 9;
+  const at::Tensor images = stack[first].toTensor(), weight = stack[first + 1].toTensor();
+  const at::Tensor bias = stack[first + 2].isTensor() ? stack[first + 2].toTensor() : at::Tensor();
+  if (!is_of_single_pixels(&stack[first + 3]) || !serves_pixels(images, weight) ||
+      (bias.defined() && !is_row_of(bias, weight.size(0))))
+    return false;
+  const int64_t count = images.size(0), inputs = images.size(1), outputs = weight.size(0);
+  const int64_t rows = images.size(2), columns = images.size(3), pixels = rows * columns;
+  at::Tensor& result = run(stack, first, images.as_strided({count * pixels, inputs}, {inputs, 1}),
+                           weight.as_strided({outputs, inputs}, {inputs, 1}), bias);
+  result = result.as_strided({count, outputs, rows, columns}, {pixels * outputs, 1, columns * outputs, outputs});
+  return true;
 }
 
 }  // namespace framejit::torchlib

@@ -189,6 +189,43 @@ def test_products(name, backend):
     assert framejit.stats()["graphs"] == 1
 
 
+IMAGES = (2, 64, 56, 56)
+CONVOLUTIONS = {
+    "of pixels": (lambda x, w, b: F.conv2d(x, w), True),
+    "with a bias": (lambda x, w, b: F.conv2d(x, w, b), True),
+    "weight channels last": (lambda x, w, b: F.conv2d(x, w.contiguous(memory_format=torch.channels_last), b), True),
+    "every other pixel": (lambda x, w, b: F.conv2d(x, w, b, stride=2), False),
+    "with a border": (lambda x, w, b: F.conv2d(x, w, b, padding=1), False),
+    "of groups": (lambda x, w, b: F.conv2d(x, w[:, :32].contiguous(), b, groups=2), False),
+    "transposed": (lambda x, w, b: F.conv_transpose2d(x, w.transpose(0, 1).contiguous(), b), False),
+    "weight apart": (lambda x, w, b: F.conv2d(x, w.repeat(1, 2, 1, 1)[:, ::2], b), False),
+    "few images": (lambda x, w, b: F.conv2d(x[:1, :, :28], w, b), False),
+    "rows first": (lambda x, w, b: F.conv2d(x.contiguous(), w, b), False),
+    "of another type": (lambda x, w, b: F.conv2d(x.double(), w.double()), False),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_that_are_products(name, backend):
+    program, is_product = CONVOLUTIONS[name]
+    torch.manual_seed(0)
+    x = torch.randn(IMAGES).to(memory_format=torch.channels_last)
+    given = x, torch.randn(64, 64, 1, 1), torch.randn(64)
+    expected, exact = program(*given), program(*(each.double() for each in given))
+    sums = program(*(each.double().abs() for each in given))
+    framejit.reset()
+    compiled, before = framejit.to_static(program, backend=backend, full_graph=True), multiplied()
+    for _ in range(2):
+        with torch.no_grad():
+            result = compiled(*given)
+        assert ((result - exact).abs() <= 8 * torch.finfo(torch.float32).eps * sums).all()
+        assert result.dtype == expected.dtype and result.stride() == expected.stride()
+        assert result.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+    assert (multiplied() > before) == (is_product and backend == "native" and computes_products())
+    assert framejit.stats()["graphs"] == 1
+
+
 def test_products_of_a_backward():
     torch.manual_seed(0)
     model, x = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.Linear(512, 256)), torch.randn(256, 512)
