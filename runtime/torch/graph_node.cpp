@@ -10,6 +10,7 @@
 
 #include "runtime/torch/call_inputs.h"
 #include "runtime/torch/convert.h"
+#include "runtime/torch/leaf_relays.h"
 #include "runtime/torch/node_pointer.h"
 #include "runtime/torch/training.h"
 
@@ -328,9 +329,11 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
                                           ViewReplay::Views& views) {
   const Recording& recording = program->recording();
   const History& history = program->history();
+  LeafRelays relays(recording, history, inputs, program->sums());
   std::vector<decltype(make_node<GraphNode>(program, size_t{}))> nodes;
   for (size_t i = 0; i < history.blocks.size(); ++i) {
     const HistoryBlock& block = history.blocks[i];
+    relays.make_in_front_of(i, [&](uint32_t output) { replay.make(output, forward, registers, views); });
     auto& node = nodes.emplace_back(make_node<GraphNode>(program, i));
     for (size_t entry = 0; entry < block.entries.size(); ++entry) {
       const torch::autograd::Edge& fake = block.entries[entry];
@@ -342,14 +345,20 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
     }
     for (const BlockExit& exit : block.exits) {
       torch::autograd::Edge target(nullptr, exit.index);
-      if (exit.to == BlockExit::To::kInput) {
+      const NodePtr relay = relays.relay_of(exit);
+      if (relay) {
+        target = {relay, 0};
+      } else if (exit.to == BlockExit::To::kInput) {
         target = gradient_edge(inputs[recording.differentiable_inputs[exit.index]]);
       } else if (exit.to == BlockExit::To::kView) {
         target = gradient_edge(replay.make(exit.index, forward, registers, views));
       } else {
         target.function = nodes[exit.block];
       }
-      for (size_t n = program->sums() ? 1 : exit.arrivals.size(); n > 0; --n) node->add_next_edge(target);
+      for (size_t n = program->sums() ? 1 : exit.arrivals.size(); n > 0; --n) {
+        node->add_next_edge(target);
+        if (relay) ++target.input_nr;
+      }
     }
   }
   const auto all_inputs = std::make_shared<const CallInputs>(inputs, recording.inputs.size(), program->kept_inputs());

@@ -55,4 +55,17 @@ bool saves_tensors(const torch::autograd::Node& node) {
   return !std::binary_search(std::begin(kSavesNothing), std::end(kSavesNothing), std::string_view(node.name()));
 }
 
+bool has_node_hooks(const at::Tensor& tensor) {
+  const auto* autograd = torch::autograd::impl::get_autograd_meta(tensor);
+  const auto accumulator = autograd ? autograd->grad_accumulator_.lock() : nullptr;
+  return accumulator && !(accumulator->pre_hooks().empty() && accumulator->post_hooks().empty());
+}
+
+bool has_gradient_hooks(const at::Tensor& tensor) {
+  const auto* autograd = torch::autograd::impl::get_autograd_meta(tensor);
+  if (!autograd) return false;
+  return !autograd->hooks_.empty() || autograd->post_acc_grad_hooks_ || autograd->retains_grad_ ||
+         has_node_hooks(tensor);
+}
+
 }  // namespace framejit::torchlib

@@ -40,4 +40,9 @@ inline bool is_accumulator(const torch::autograd::Node& node) {
 // it keeps is a number that the graph has as a number.
 bool saves_tensors(const torch::autograd::Node& node);
 
+// Whether the node that adds to a leaf's gradient has hooks.
+bool has_node_hooks(const at::Tensor& tensor);
+// Whether it or anything else is called with a tensor's gradient, or the gradient is kept.
+bool has_gradient_hooks(const at::Tensor& tensor);
+
 }  // namespace framejit::torchlib

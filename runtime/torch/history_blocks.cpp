@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "runtime/torch/history.h"
+#include "runtime/torch/history_ends.h"
 #include "runtime/torch/node_pointer.h"
 
 namespace framejit::torchlib {
@@ -276,6 +277,9 @@ class Cutter {
     for (uint32_t root = 0; root < history.roots.size(); ++root)
       history.blocks[history.roots[root].block].results[history.roots[root].entry] = root;
     choose_roots(history);
+    std::vector<PlacedOperation> operations;
+    for (const Operation& operation : operations_) operations.push_back({operation.node, number_of(operation.node)});
+    find_ends(history, recording_, operations);
     return history;
   }
 

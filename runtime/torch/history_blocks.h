@@ -21,6 +21,8 @@ struct BlockExit {
   uint32_t block;  // of the entry
   uint32_t index;  // in Recording::differentiable_inputs, in Recording::outputs, of the entry
   std::vector<torch::autograd::Edge> arrivals;  // ends of the fakes' graph
+  uint32_t end = kNoEnd;                        // in History::ends
+  static constexpr uint32_t kNoEnd = 0xffffffffu;
 };
 
 // Operations that a backward goes over together or not at all: the same results reach all of them. So a backward walks
@@ -44,10 +46,18 @@ struct ViewPlace {
   ResultPlace place;
 };
 
+// An exit to a leaf, or to a view of an input, where eager has the operation that gives the last gradient.
+struct HistoryEnd {
+  uint32_t block, exit;
+  uint32_t in_front_of;   // the block before which a node here is made
+  std::string operation;  // eager's name for what gives the last gradient
+};
+
 struct History {
   std::vector<HistoryBlock> blocks;  // in the order in which their nodes are made: autograd runs the last first
   std::vector<ResultPlace> roots;    // beside Recording::roots
   std::vector<ViewPlace> views;      // outputs that are views of roots, where roots have them in their history
+  std::vector<HistoryEnd> ends;      // in the order in which nodes here are made
 };
 
 // Cuts the fakes' graph apart where blocks end. Once for a recording.

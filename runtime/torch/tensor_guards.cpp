@@ -9,6 +9,7 @@
 
 #include "graph/capture.h"
 #include "runtime/torch/convert.h"
+#include "runtime/torch/history.h"
 #include "runtime/torch/py_tensor.h"
 #include "runtime/torch/torch_host.h"
 
@@ -72,24 +73,11 @@ bool matches(PyObject* tensor, const uint64_t* words) {
   return true;
 }
 
-bool has_node_hooks(const torch::autograd::AutogradMeta& autograd) {
-  const auto accumulator = autograd.grad_accumulator_.lock();
-  return accumulator && !(accumulator->pre_hooks().empty() && accumulator->post_hooks().empty());
-}
-
 }  // namespace
 
-bool has_node_hooks(PyObject* tensor) {
-  const auto* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
-  return autograd && has_node_hooks(*autograd);
-}
+bool has_node_hooks(PyObject* tensor) { return has_node_hooks(THPVariable_Unpack(tensor)); }
 
-bool has_no_grad_hooks(PyObject* tensor) {
-  const auto* autograd = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(tensor));
-  if (!autograd) return true;
-  return autograd->hooks_.empty() && !autograd->post_acc_grad_hooks_ && !autograd->retains_grad_ &&
-         !has_node_hooks(*autograd);
-}
+bool has_no_grad_hooks(PyObject* tensor) { return !has_gradient_hooks(THPVariable_Unpack(tensor)); }
 
 bool tensor_matches(PyObject* tensor, const uint64_t* words) { return matches(tensor, words); }
 
