@@ -55,6 +55,9 @@ uint64_t autocast_types() {
 // What a region that is entered takes, also while none is.
 uint64_t autocast_settings() { return autocast_types() | uint64_t{at::autocast::is_autocast_cache_enabled()} << 16; }
 
+// And how many there are around it: when the outermost ends, the cache of casts is emptied.
+uint64_t autocast_word() { return autocast_settings() | static_cast<uint64_t>(autocast_nesting()) << 17; }
+
 // There is one for all threads.
 bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
 
@@ -80,7 +83,7 @@ uint64_t global_state() {
   modes |= static_cast<uint64_t>(current_cuda_device().value_or(0) & 0xff) << 40;
   const auto& no_hooks = at::SavedTensorDefaultHooks::get_tls_state().disabled_error_message;
   if (no_hooks) modes ^= std::hash<std::string>()(*no_hooks) << 33;
-  const uint64_t context = context_word() ^ autocast_settings() << 40;
+  const uint64_t context = context_word() ^ autocast_word() << 40;
   uint64_t hash = mode_count > 0 ? mix(0, device_contexts_word()) : 0;
   hash = mix(mix(mix(hash, modes), context), keys.included_.raw_repr());
   return mix(hash, keys.excluded_.raw_repr());

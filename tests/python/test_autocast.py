@@ -1,5 +1,7 @@
 """Autocast around and inside of captured functions: types, gradients and the cache are eager's."""
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
@@ -281,3 +283,26 @@ def test_a_region_that_was_left_takes_its_casts_along():
     for _ in range(3):
         torch.testing.assert_close(run(compiled), expected, rtol=0, atol=0)
     assert framejit.stats()["graphs"] >= 1
+
+
+def test_a_region_that_ends_at_another_depth():
+    """What goes on behind the eager call ends the outermost region in one call, and an inner one in another."""
+
+    def f(x, weight):
+        with torch.autocast("cpu"):
+            a = product_run_eagerly(x, weight) + 1
+        return a + 1
+
+    def run(fn):
+        x, weight, results = x23(), torch.ones(3, 2, requires_grad=True), []
+        for around in (off, low, contextlib.nullcontext, off, contextlib.nullcontext):
+            with around():
+                results.append(fn(x, weight))
+            with torch.no_grad():
+                weight.mul_(2)
+        return results
+
+    expected, compiled = run(f), framejit.to_static(f)
+    for _ in range(3):
+        torch.testing.assert_close(run(compiled), expected, rtol=0, atol=0)
+    assert framejit.stats()["graphs"] >= 2
