@@ -43,6 +43,7 @@ struct Capture {
   std::vector<TensorFacts> tensor_facts;
   std::vector<SourceId> input_sources;  // of the graph's inputs, in order
   std::vector<uint32_t> number_inputs;  // which of them are Python floats, see graph/number.h
+  bool keeps_casts = false;             // casts of leaves stay in graphs without a history
   std::vector<bool> frozen_inputs;      // which of them are parameters or buffers that stay as they are; empty: none
   RecipeTable recipes;
   std::vector<Effect> effects;   // in program order

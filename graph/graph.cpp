@@ -118,6 +118,17 @@ void Graph::erase(NodeId id) {
   ++erased_;
 }
 
+ValueId Graph::make_input(NodeId id) {
+  const Node& node = nodes_[id.index()];
+  FJ_CHECK(!node.erased && node.result_count == 1, "a node that is not there, or of {} results", node.result_count);
+  const ValueId result = node.first_result;
+  erase(id);
+  Value& value = values_[result.index()];
+  value = Value{{.meta = value.result.meta}, {}, static_cast<uint32_t>(inputs_.size())};
+  inputs_.push_back(result);
+  return result;
+}
+
 void Graph::compact() {
   if (erased_ == 0) return;
   size_t kept = 0;

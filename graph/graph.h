@@ -111,6 +111,8 @@ class Graph {
   void set_state(NodeId id, const NodeState& state) { nodes_[id.index()].state = state; }
   TensorMeta& mutable_meta(ValueId id) { return values_[id.index()].result.meta; }
   void erase(NodeId id);
+  // The only result of this node, which goes, is an input from here on.
+  ValueId make_input(NodeId id);
   void compact();
   // Drops nodes from `first` on, and the values they define: a capture that stops in the middle of an instruction.
   // Inputs added since then must not be used by what stays; they go too when `input_count` says so.

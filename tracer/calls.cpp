@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/once.h"
+#include "tracer/autocast_regions.h"
 #include "tracer/callables.h"
 #include "tracer/library.h"
 #include "tracer/library_code.h"
@@ -396,7 +397,7 @@ SymValue Simulator::call_row(const CallableRow& row, PyObject* callable, CallArg
       std::vector<PyObject*> values;
       for (SymValue& value : args.positional) values.push_back(realise(value));
       if (args.has_keywords()) stop(StopReason::kGlobalMutation, row.path);
-      SymValue result = call_real(callable, args);
+      SymValue result = set_state(*this, callable, args);
       record_state_call(callable, values);
       return result;
     }

@@ -1,6 +1,7 @@
 // What a segment leaves changed: containers, attributes, global state.
 #include <algorithm>
 
+#include "tracer/autocast_regions.h"
 #include "tracer/library.h"
 #include "tracer/recipes.h"
 #include "tracer/set_table.h"
@@ -115,33 +116,13 @@ void RecipeBuilder::add_item_effects() {
   }
 }
 
-namespace {
-
-std::string name_of_setter(PyObject* setter) {
-  Ref name = Ref::steal(PyObject_GetAttrString(setter, "__name__"));
-  return PyUnicode_AsUTF8(name.get());
-}
-
-// With it goes what is in the cache of casts, though the state may be as before where another region was entered.
-bool leaves_region_of_caller(const std::vector<std::pair<Ref, Ref>>& calls) {
-  int nesting = 0, least = 0;
-  for (const auto& [setter, args] : calls) {
-    const std::string name = name_of_setter(setter.get());
-    nesting += name == "autocast_increment_nesting" ? 1 : name == "autocast_decrement_nesting" ? -1 : 0;
-    least = std::min(least, nesting);
-  }
-  return least < 0;
-}
-
-}  // namespace
-
 // What the trace left of global state. Regions that were entered and left again leave nothing.
 void RecipeBuilder::add_state_effects() {
   if (BreakPoint before = sim_.context_vars().first_set(); before.valid())
     throw StopTrace{TraceStop{StopReason::kCannotRebuild, "the state of a context variable", sim_.location_text()},
                     before};
-  const bool leaves_autocast = !sim_.state_calls().empty() && (sim_.services().host.has_other_autocast() ||
-                                                               leaves_region_of_caller(sim_.state_calls()));
+  const bool leaves_autocast =
+      !sim_.state_calls().empty() && (sim_.services().host.has_other_autocast() || leaves_region_of_caller(sim_));
   const std::pair<Ref, Ref>* last_grad_mode = nullptr;
   for (const auto& call_made : sim_.state_calls()) {
     const std::string name = name_of_setter(call_made.first.get());

@@ -76,6 +76,7 @@ Simulator::Simulator(const SegmentStart& start, const TracerServices& services, 
       world_(*capture_, services.pool, services.host, services.changing, services.number_inputs,
              [this] { return make_stand_in(*this); }) {
   capture_->of_kept_frame = start.kept;
+  capture_->keeps_casts = services.keeps_casts;
 }
 
 Simulator::~Simulator() { drop_proxies(); }

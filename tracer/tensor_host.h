@@ -71,6 +71,11 @@ class TensorHost {
   virtual uint64_t global_state() = 0;
   // Whether autocast is otherwise than at begin().
   virtual bool has_other_autocast() = 0;
+  // The program empties autocast's cache of casts. True: it holds those of a region of the caller's, and stays as it is
+  // until that is replayed.
+  virtual bool keeps_casts() { return false; }
+  // Whether keeps_casts() has kept any that are to be gone, and operators would find them.
+  virtual bool finds_old_casts() { return false; }
   // The devices of the `with torch.device(...)` that were active at begin(), outermost first. The session runs outside
   // of them: who calls a function of the library for the program names the device. To be asked once.
   virtual std::vector<Ref> device_contexts() { return {}; }

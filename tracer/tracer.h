@@ -62,6 +62,8 @@ struct TracerServices {
   // Whether a graph may compute Python numbers (graph/number.h): LibTorch has no operators for that, which the callable
   // of a program's back end would get.
   bool numbers = true;
+  // Capture::keeps_casts
+  bool keeps_casts = false;
 };
 
 // Captures the segment. An error value means that no segment can be captured here at all (the frame runs eagerly); a

@@ -38,7 +38,8 @@ bool runs_eagerly(PyObject* function) {
          framejit_code_warms_up(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function)));
 }
 
-TracerServices services_for(ObjectPool& pool, SourcePaths changing, SourcePaths inputs, bool numbers) {
+TracerServices services_for(ObjectPool& pool, SourcePaths changing, SourcePaths inputs, bool numbers,
+                            bool keeps_casts) {
   return {*engine().tensors(),
           pool,
           [](PyObject* code) { return engine().code_info(code)->decoded; },
@@ -55,7 +56,8 @@ TracerServices services_for(ObjectPool& pool, SourcePaths changing, SourcePaths 
           engine().notes_lines,
           std::move(changing),
           std::move(inputs),
-          numbers};
+          numbers,
+          keeps_casts};
 }
 
 // A graph without operators needs no executable unless it hands its inputs on as outputs.
@@ -127,7 +129,8 @@ class Attempt {
       inputs.insert(changing.begin(), changing.end());
     else
       inputs.clear();
-    auto captured = capture_segment(start_, services_for(pool_, changing, std::move(inputs), numbers));
+    auto captured = capture_segment(
+        start_, services_for(pool_, changing, std::move(inputs), numbers, is_frozen_backend(cache_.backend())));
     if (captured.ok()) return std::move(captured).value();
     outcome_.stop = captured.take_error();
     return nullptr;

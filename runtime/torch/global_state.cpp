@@ -17,12 +17,6 @@
 namespace framejit::torchlib {
 namespace {
 
-int autocast_nesting() {
-  int nesting = at::autocast::increment_nesting() - 1;
-  at::autocast::decrement_nesting();
-  return nesting;
-}
-
 uint64_t mix(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
   return hash ^ (hash >> 29);
@@ -56,12 +50,18 @@ uint64_t autocast_types() {
 uint64_t autocast_settings() { return autocast_types() | uint64_t{at::autocast::is_autocast_cache_enabled()} << 16; }
 
 // And how many there are around it: when the outermost ends, the cache of casts is emptied.
-uint64_t autocast_word() { return autocast_settings() | static_cast<uint64_t>(autocast_nesting()) << 17; }
+uint64_t autocast_word() { return autocast_settings() | static_cast<uint64_t>(torchlib::autocast_nesting()) << 17; }
 
 // There is one for all threads.
 bool has_forward_level() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
 
 }  // namespace
+
+int autocast_nesting() {
+  int nesting = at::autocast::increment_nesting() - 1;
+  at::autocast::decrement_nesting();
+  return nesting;
+}
 
 uint64_t autocast_state() {
   c10::DispatchKeySet on = autocast_on();
@@ -125,7 +125,8 @@ void SavedGlobalState::restore() const {
   at::autocast::set_autocast_dtype(at::kCPU, cpu_autocast_dtype_);
   at::autocast::set_autocast_dtype(at::kCUDA, cuda_autocast_dtype_);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
-  if (autocast_nesting() > 0) at::autocast::clear_cache();  // it may hold fakes
+  // It may hold fakes. Those of the caller's region stay in it, with what the caller has there.
+  if (!in_autocast_region() && autocast_nesting() > 0) at::autocast::clear_cache();
   while (autocast_nesting() > autocast_nesting_) at::autocast::decrement_nesting();
   while (autocast_nesting() < autocast_nesting_) at::autocast::increment_nesting();
   if (c10::get_default_dtype() != default_dtype_) c10::set_default_dtype(default_dtype_);

@@ -16,6 +16,9 @@ const char* why_not_under_global_state(bool levels_are_ours = false);
 // For which devices autocast is on in this thread, and to which types; 0: for none.
 uint64_t autocast_state();
 
+// How many regions of autocast the thread is in; its cache of casts is emptied when the outermost ends.
+int autocast_nesting();
+
 // All of it, to be put back when a recording ends.
 class SavedGlobalState {
  public:
@@ -25,6 +28,8 @@ class SavedGlobalState {
   bool inference_mode() const { return inference_mode_; }
   // Whether autocast is otherwise now: on for other devices, of other types, more regions deep.
   bool has_other_autocast() const;
+  // Whether autocast's cache of casts is that of a region around.
+  bool in_autocast_region() const { return autocast_nesting_ > 0 || !autocast_on_.empty(); }
 
  private:
   at::ThreadLocalState thread_;

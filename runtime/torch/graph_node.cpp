@@ -6,9 +6,11 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "runtime/torch/call_inputs.h"
+#include "runtime/torch/cast_order.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/leaf_relays.h"
 #include "runtime/torch/node_pointer.h"
@@ -329,6 +331,7 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
                                           ViewReplay::Views& views) {
   const Recording& recording = program->recording();
   const History& history = program->history();
+  const CastOrder casts(recording, inputs);
   LeafRelays relays(recording, history, inputs, program->sums());
   std::vector<decltype(make_node<GraphNode>(program, size_t{}))> nodes;
   for (size_t i = 0; i < history.blocks.size(); ++i) {
@@ -344,21 +347,19 @@ torch::autograd::edge_list attach_history(const std::shared_ptr<TrainingProgram>
       }
     }
     for (const BlockExit& exit : block.exits) {
+      const size_t count = program->sums() ? 1 : exit.arrivals.size();
       torch::autograd::Edge target(nullptr, exit.index);
-      const NodePtr relay = relays.relay_of(exit);
-      if (relay) {
-        target = {relay, 0};
-      } else if (exit.to == BlockExit::To::kInput) {
-        target = gradient_edge(inputs[recording.differentiable_inputs[exit.index]]);
+      NodePtr in_front;  // of a leaf: passes each gradient on by itself
+      if (exit.to == BlockExit::To::kInput) {
+        const at::Tensor& input = inputs[recording.differentiable_inputs[exit.index]];
+        target = gradient_edge(input);
+        in_front = exit.behind != BlockExit::kNoCast ? casts.behind(exit.behind, input, count) : relays.relay_of(exit);
       } else if (exit.to == BlockExit::To::kView) {
         target = gradient_edge(replay.make(exit.index, forward, registers, views));
       } else {
         target.function = nodes[exit.block];
       }
-      for (size_t n = program->sums() ? 1 : exit.arrivals.size(); n > 0; --n) {
-        node->add_next_edge(target);
-        if (relay) ++target.input_nr;
-      }
+      for (uint32_t n = 0; n < count; ++n) node->add_next_edge(in_front ? torch::autograd::Edge(in_front, n) : target);
     }
   }
   const auto all_inputs = std::make_shared<const CallInputs>(inputs, recording.inputs.size(), program->kept_inputs());

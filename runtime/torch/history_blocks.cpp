@@ -54,6 +54,11 @@ class Cutter {
     for (uint32_t i = 0; i < recording.differentiable_inputs.size(); ++i)
       numbers[recording.differentiable_inputs[i]] = i;
     for (const auto& [end, input] : inputs_by_end(recording)) ends_[end] = {{BlockExit::To::kInput, numbers.at(input)}};
+    for (uint32_t i = 0; i < recording.casts.size(); ++i) {
+      const Edge& leaf = recording.inputs[recording.casts[i].leaf].end;
+      const NodePtr made = recording.inputs[recording.casts[i].input].fake.grad_fn();
+      if (leaf.is_valid() && made) casts_[leaf.function.get()] = {made->sequence_nr(), i};
+    }
     for (const ViewOutput& view : recording.views)
       if (view.of_input) add_view_of_input(view);
   }
@@ -243,7 +248,7 @@ class Cutter {
 
   void add_arrival(HistoryBlock& block, const BlockExit& exit, const Edge& end) {
     const auto number = static_cast<uint32_t>(block.exits.size());
-    const auto [found, is_new] = exits_.try_emplace({&block, exit.to, exit.block, exit.index}, number);
+    const auto [found, is_new] = exits_.try_emplace({&block, exit.to, exit.block, exit.index, exit.behind}, number);
     if (is_new) block.exits.push_back(exit);
     block.exits[found->second].arrivals.push_back(end);
   }
@@ -260,10 +265,13 @@ class Cutter {
         if (const End* end = end_at(edge)) {
           exit.to = end->to;
           exit.index = end->index;
+          const auto cast = casts_.find(edge.function.get());
+          if (cast != casts_.end() && operation.node->sequence_nr() < cast->second.first)
+            exit.behind = cast->second.second;
         } else {
           if (is_end(edge.function.get()) || number_of(edge.function.get()) == number) continue;
           const ResultPlace entry = entry_at(history, edge);
-          exit = {BlockExit::To::kBlock, entry.block, entry.entry, {}};
+          exit = {BlockExit::To::kBlock, entry.block, entry.entry};
         }
         edge = end_in_place_of(edge);
         add_arrival(block, exit, edge);
@@ -303,6 +311,8 @@ class Cutter {
   const Recording& recording_;
   // By what comes in there, or one for all of that.
   std::unordered_map<const Node*, std::vector<End>> ends_;
+  // By where gradients of a leaf end: when its cast was made, and which of Recording::casts it is.
+  std::unordered_map<const Node*, std::pair<uint64_t, uint32_t>> casts_;
   std::vector<Edge> roots_;
   std::vector<View> views_;  // of roots
   std::vector<Operation> operations_;
@@ -313,7 +323,7 @@ class Cutter {
   std::vector<uint32_t> cuts_;  // positions, in order, in front of which cells are cut
   size_t block_count_ = 0;
   std::map<std::pair<const Node*, uint32_t>, uint32_t> entries_;
-  std::map<std::tuple<const HistoryBlock*, BlockExit::To, uint32_t, uint32_t>, uint32_t> exits_;
+  std::map<std::tuple<const HistoryBlock*, BlockExit::To, uint32_t, uint32_t, uint32_t>, uint32_t> exits_;
 };
 
 }  // namespace

@@ -20,8 +20,11 @@ struct BlockExit {
   To to;
   uint32_t block;  // of the entry
   uint32_t index;  // in Recording::differentiable_inputs, in Recording::outputs, of the entry
-  std::vector<torch::autograd::Edge> arrivals;  // ends of the fakes' graph
-  uint32_t end = kNoEnd;                        // in History::ends
+  std::vector<torch::autograd::Edge> arrivals = {};  // ends of the fakes' graph
+  // Of a leaf: which of Recording::casts is made of it after these operations. They come behind it in a backward.
+  uint32_t behind = kNoCast;
+  static constexpr uint32_t kNoCast = 0xffffffffu;
+  uint32_t end = kNoEnd;  // in History::ends
   static constexpr uint32_t kNoEnd = 0xffffffffu;
 };
 

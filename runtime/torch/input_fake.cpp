@@ -89,6 +89,7 @@ PyObject* make_input_fake(Recording& recording, PyObject* real) {
   input.value = fake_impl(input.fake)->value();
   set_history(input.fake, tensor);
   input.requires_grad = input.fake.requires_grad();
+  input.is_view = tensor.is_view();
   input.grad_fn = input.fake.grad_fn().get();
   if (!input.fake.is_inference()) input.version = static_cast<uint32_t>(input.fake._version());
   Ref object = Ref::steal(wrap_tensor(input.fake));

@@ -12,6 +12,9 @@ bool is_tensor_object(PyObject* obj);
 const at::Tensor& unpack_tensor(PyObject* obj);
 // New reference; the object that the tensor already has, if it has one. Throws.
 PyObject* wrap_tensor(at::Tensor tensor);
+// The tensor below all levels of torch.func. LibTorch's headers of those levels need others that no wheel has. Null if
+// one is over.
+Ref below_levels(PyObject* tensor);
 // torch.Tensor itself, borrowed.
 PyTypeObject* tensor_type();
 PyTypeObject* parameter_type();

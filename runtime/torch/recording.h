@@ -26,6 +26,7 @@ struct InputFake {
   graph::ValueId value;
   const void* grad_fn = nullptr;  // as it was at first; compared only
   bool requires_grad = false;
+  bool is_view = false;  // of another tensor of the program; the fake is none
   uint32_t version = 0;  // of the fake when it was made
   // Where gradients for it end, held from when that is first asked for: the node of a leaf is there as long as
   // something holds it.
@@ -77,6 +78,16 @@ struct DataWrite {
   uint32_t counted;
 };
 
+// An input that is not the tensor at its source, a leaf, but what autocast's cache has for it in the region that the
+// graph is called in. The graph's type for it is the one it is cast to.
+struct CastInput {
+  uint32_t input;
+  uint32_t leaf;   // as an input
+  bool grad_mode;  // under which the program first asks for it
+  bool inference;
+  bool of_view;  // of which autocast makes a cast for each operator
+};
+
 struct Recording {
   explicit Recording(graph::Graph* graph) : recorder(graph) {}
 
@@ -110,9 +121,16 @@ struct Recording {
   graph::NodeId inner_leaf;
   // After record_backward failed: the node of the forward whose gradient could not be recorded, if that is known.
   graph::NodeId unrecordable;
+  // The program has left the caller's region of autocast, whose casts are in the cache until that is replayed.
+  bool casts_emptied = false;
+  std::vector<CastInput> casts;
+  // They are made before the graph writes inputs that the leaves do not share memory with as far as is known.
+  bool casts_pass_writes = false;
   uint32_t recomputed = 0;  // calls of checkpointed functions
   graph::NodeId first_recomputed;
 
+  // What is cast from here on, if anything is, would be of the region that was left.
+  bool finds_old_casts() const { return casts_emptied && (autocast_nesting() > 0 || autocast_state() != 0); }
   bool training() const { return !roots.empty(); }
 };
 

@@ -7,10 +7,10 @@
 #include <deque>
 #include <mutex>
 
-#include "base/once.h"
 #include "graph/expression.h"
 #include "graph/recompute.h"
 #include "runtime/torch/aten_executable.h"
+#include "runtime/torch/cast_inputs.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/device_context.h"
 #include "runtime/torch/environment.h"
@@ -46,24 +46,6 @@ struct ThreadSessions {
 ThreadSessions& sessions() {
   static thread_local ThreadSessions instance;
   return instance;
-}
-
-// The tensor below all levels of torch.func. LibTorch's headers of those levels need others that no wheel has.
-Ref below_levels(PyObject* tensor) {
-  Ref below = Ref::borrow(tensor);
-  while (is_of_level(unpack_tensor(below.get()))) {
-    PyObject* unwrap = once_under_lock([] {
-      Ref module = Ref::steal(PyImport_ImportModule("torch._C._functorch"));
-      return module ? PyObject_GetAttrString(module.get(), "get_unwrapped") : nullptr;
-    });
-    Ref next = unwrap ? Ref::steal(PyObject_CallFunctionObjArgs(unwrap, below.get(), nullptr)) : nullptr;
-    if (!next) {
-      PyErr_Clear();
-      return nullptr;
-    }
-    below = std::move(next);
-  }
-  return below;
 }
 
 class TorchRuntime final : public runtime::TensorRuntime {
@@ -149,6 +131,11 @@ class TorchRuntime final : public runtime::TensorRuntime {
     return facts;
   }
 
+  bool keeps_casts() override {
+    Recording& recording = *sessions().recording;
+    return recording.casts_emptied |= recording.state.in_autocast_region();
+  }
+  bool finds_old_casts() override { return sessions().recording->finds_old_casts(); }
   bool has_other_autocast() override { return sessions().recording->state.has_other_autocast(); }
   uint64_t global_state() override { return sessions().recording ? sessions().global_state : torchlib::global_state(); }
   std::vector<Ref> device_contexts() override { return std::move(sessions().device_contexts); }
@@ -295,6 +282,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     for (PyObject* output : outputs) fakes.push_back(unpack_tensor(output));
     bool finished = false;
     bool ran = with_translated_errors([&] {
+      *refused = take_cast_inputs(*session.recording, *session.capture, fakes);
+      if (refused->id.valid()) return *why_not = refused->why, true;
       finished = finish_recording(*session.recording, fakes, why_not);
       if (finished) finish_graph(session);
       return true;
@@ -306,7 +295,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
       if (!refused->id.valid()) refused->id = session.recording->first_recomputed;
     } else if (session.recording->inner_leaf.valid()) {
       *refused = {session.recording->inner_leaf, *why_not};
-    } else if (!finished) {
+    } else if (!finished && !refused->id.valid()) {
       refused->id = session.recording->functions.first_node();
     }
     session.recording->recorder.set_graph(&session.capture->graph);
@@ -331,27 +320,9 @@ class TorchRuntime final : public runtime::TensorRuntime {
     FJ_CHECK(session.finished, "compile() without a finished recording on this thread");
     std::unique_ptr<runtime::Executable> result;
     with_translated_errors([&] {
-      const bool kernels = backend && PyUnicode_Check(backend);
-      if (backend && !kernels) {
-        result = make_fx_executable(capture.graph, *session.finished, backend, why_not);
-      } else {
-        const Recorder& recorder = session.finished->recorder;
-        const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
-                              capture.graph.has_states();
-        if (session.training) {
-          session.training->choose_saved(kernels && !capture.graph.has_states());
-          set_outputs(capture.graph, *session.finished, session.training.get());
-        }
-        const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;
-        if (!session.training && !capture.frozen_inputs.empty())
-          result = make_frozen_executable(capture, session.finished, on_failure);
-        if (!result && !session.training && kernels)
-          result = make_replaced_executable(capture, session.finished, on_failure);
-        if (result) return true;
-        const bool asked_meta = recorder.asked_meta();
-        result = make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training),
-                                      on_failure, {.kernels = kernels, .checks_first_run = asked_meta});
-      }
+      const std::shared_ptr<Recording> recording = session.finished;
+      result = executable_for(capture, backend, why_not);
+      if (result && !recording->casts.empty()) result = with_casts(capture.graph, *recording, std::move(result));
       return true;
     });
     session.finished.reset();
@@ -365,6 +336,30 @@ class TorchRuntime final : public runtime::TensorRuntime {
   }
 
  private:
+  static std::unique_ptr<runtime::Executable> executable_for(graph::Capture& capture, PyObject* backend,
+                                                             std::string* why_not) {
+    ThreadSessions& session = sessions();
+    const bool kernels = backend && PyUnicode_Check(backend);
+    if (backend && !kernels) return make_fx_executable(capture.graph, *session.finished, backend, why_not);
+    const Recorder& recorder = session.finished->recorder;
+    const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
+                          capture.graph.has_states();
+    if (session.training) {
+      session.training->choose_saved(kernels && !capture.graph.has_states());
+      set_outputs(capture.graph, *session.finished, session.training.get());
+    }
+    const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;
+    std::unique_ptr<runtime::Executable> result;
+    if (!session.training && !capture.frozen_inputs.empty())
+      result = make_frozen_executable(capture, session.finished, on_failure);
+    if (!result && !session.training && kernels)
+      result = make_replaced_executable(capture, session.finished, on_failure);
+    if (result) return result;
+    const bool asked_meta = recorder.asked_meta();
+    return make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training), on_failure,
+                                {.kernels = kernels, .checks_first_run = asked_meta});
+  }
+
   static bool is_held_once(PyObject* object) {
     const at::Tensor& tensor = unpack_tensor(object);
     return Py_REFCNT(object) == 1 && tensor.use_count() == 1 && tensor.storage().use_count() == 1;

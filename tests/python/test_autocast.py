@@ -111,7 +111,6 @@ def test_an_exception_inside():
     assert_same_as_eager(f, x23())
 
 
-@pytest.mark.xfail(strict=True, reason="a graph casts a leaf for itself, eager once for the whole region")
 def test_a_weight_that_two_calls_share():
     def gradient(fn):
         torch.manual_seed(2)
