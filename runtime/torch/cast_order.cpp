@@ -1,35 +1,13 @@
 #include "runtime/torch/cast_order.h"
 
 #include <ATen/SequenceNumber.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
-#include "runtime/torch/node_pointer.h"
+#include "runtime/torch/leaf_relay.h"
 
 namespace framejit::torchlib {
-
-using torch::autograd::Edge;
-
-namespace {
-
-class LaterGradients final : public torch::autograd::Node {
- public:
-  LaterGradients(uint64_t number, const at::Tensor& leaf, size_t count) : Node(number) {
-    const Edge end = torch::autograd::impl::gradient_edge(leaf);
-    for (size_t i = 0; i < count; ++i) {
-      add_input_metadata(leaf);
-      add_next_edge(end);
-    }
-  }
-  std::string name() const override { return "LaterGradients"; }
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    return std::move(gradients);
-  }
-};
-
-}  // namespace
 
 void begin_casts_of_call() { at::sequence_number::get_and_increment(); }
 
@@ -44,7 +22,7 @@ CastOrder::CastOrder(const Recording& recording, const at::Tensor* inputs) : fre
 
 NodePtr CastOrder::behind(uint32_t cast, const at::Tensor& leaf, size_t count) const {
   if (numbers_[cast] <= free_) return nullptr;
-  return make_node<LaterGradients>(free_, leaf, count);
+  return make_node<LeafRelay>(free_, "LaterGradients", torch::autograd::impl::gradient_edge(leaf), count);
 }
 
 }  // namespace framejit::torchlib
