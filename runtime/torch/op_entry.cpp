@@ -131,6 +131,7 @@ OpEntry::OpEntry(const c10::OperatorHandle& op) : handle(op), id(id_of(op)), inf
     if (arg.name() == "layout") layout_arg = static_cast<int16_t>(i);
   }
   if (!written_args.empty()) write_count = write_count_of(op);
+  own_kernel = find_own_kernel(info->name);
   for (const c10::Argument& result : schema.returns()) {
     returns.push_back(return_fact(schema, result));
     // Its schema says alias, but the executor gives each call a tensor of its own where that can be seen.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/op.h"
+#include "runtime/torch/own_kernels.h"
 
 namespace framejit::torchlib {
 
@@ -49,7 +50,8 @@ struct OpEntry {
   std::vector<uint16_t> written_args;
   WriteCount write_count = WriteCount::kDispatcher;
   int16_t device_arg = -1;
-  int16_t layout_arg = -1;     // of factories: what layout they give
+  int16_t layout_arg = -1;  // of factories: what layout they give
+  const OwnKernelRow* own_kernel = nullptr;
   bool native = false;         // graph/ has a rule that infers its results
   bool composite = false;      // decomposed by LibTorch into other operators on the CPU and on CUDA
   bool needs_data = false;     // its results depend on the values of its arguments

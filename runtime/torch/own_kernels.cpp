@@ -71,13 +71,7 @@ bool draw(torch::jit::Stack& stack) {
   return true;
 }
 
-struct Row {
-  std::string_view op;
-  OwnKernel kernel;
-  Numbers numbers;
-};
-
-constexpr Row kRows[] = {
+constexpr OwnKernelRow kRows[] = {
     {"aten::bernoulli_.float", draw, Numbers::kToTheBit},
     {"aten::mm", multiply, Numbers::kRounded},
     {"aten::addmm", multiply_and_add, Numbers::kRounded},
@@ -86,9 +80,9 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-OwnKernel find_own_kernel(std::string_view op, Numbers numbers) {
-  for (const Row& row : kRows)
-    if (row.op == op && row.numbers <= numbers) return row.kernel;
+const OwnKernelRow* find_own_kernel(std::string_view op) {
+  for (const OwnKernelRow& row : kRows)
+    if (row.op == op) return &row;
   return nullptr;
 }
 

@@ -17,7 +17,13 @@ enum class Numbers : uint8_t {
   kRounded,   // within the tolerances of kernels
 };
 
+struct OwnKernelRow {
+  std::string_view op;
+  OwnKernel kernel;
+  Numbers numbers;
+};
+
 // Null: there is none.
-OwnKernel find_own_kernel(std::string_view op, Numbers numbers);
+const OwnKernelRow* find_own_kernel(std::string_view op);
 
 }  // namespace framejit::torchlib

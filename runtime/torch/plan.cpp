@@ -236,7 +236,8 @@ Plan::Step Plan::make_step(const graph::Graph& graph, const graph::Node& node, c
   Step step;
   step.op = op_entry_by_id(node.op);
   FJ_CHECK(step.op, "LibTorch has no operator {}", graph::op_name(node.op));
-  if (is_below_autograd()) step.own_kernel = find_own_kernel(step.op->info->name, numbers_);
+  if (const OwnKernelRow* own = step.op->own_kernel; own && is_below_autograd() && own->numbers <= numbers_)
+    step.own_kernel = own->kernel;
   // Not above autograd, where the graph of gradients shows it.
   const graph::DType numbers = is_below_autograd() ? type_of_numbers(graph, node) : graph::DType::kUndefined;
   step.arguments.reserve(node.operand_count);
