@@ -82,14 +82,15 @@ class CastInputs {
     if (RefusedNode refused = find(); refused.id.valid()) return refused;
     for (const Cast& cast : casts_)
       if (RefusedNode refused = refused_for(cast); refused.id.valid()) return refused;
-    if (capture_.keeps_casts && !history_) return {};
+    if (stay_inside()) return {};
     for (const Cast& cast : casts_) make_input(cast);
     return {};
   }
 
  private:
   RefusedNode find();
-  size_t count_reads(ValueId value, size_t end) const;
+  size_t count_reads(ValueId value) const;
+  bool stay_inside() const { return capture_.keeps_casts && !history_; }
   RefusedNode refused_for(const Cast& cast);
   bool is_written_before(const Cast& cast);
   void make_input(const Cast& cast);
@@ -101,9 +102,9 @@ class CastInputs {
   std::vector<Cast> casts_;
 };
 
-size_t CastInputs::count_reads(ValueId value, size_t end) const {
+size_t CastInputs::count_reads(ValueId value) const {
   size_t count = 0;
-  for (size_t n = 0; n < end; ++n) {
+  for (size_t n = 0; n < graph_.node_count(); ++n) {
     const graph::Node& node = graph_.node(NodeId(n));
     if (node.erased) continue;
     for (const graph::Operand& operand : node.args())
@@ -123,7 +124,7 @@ RefusedNode CastInputs::find() {
     if (!leaf.is_input() || known[leaf.index]) continue;
     const InputFake& input = recording_.inputs[leaf.index];
     if (!input.requires_grad || input.grad_fn) continue;
-    if (input.is_view && count_reads(node.result(), graph_.node_count()) > 1)
+    if (input.is_view && count_reads(node.result()) > 1)
       return {NodeId(n), "a cast of a leaf that is a view, which autocast makes anew for each operator"};
     const at::Tensor cast = cached_cast_of(input.fake, from_dtype(graph_.meta(node.result()).dtype));
     FakeImpl* fake = cast.defined() ? fake_impl(cast) : nullptr;
@@ -137,8 +138,7 @@ RefusedNode CastInputs::find() {
 RefusedNode CastInputs::refused_for(const Cast& cast) {
   if (!recording_.state.in_autocast_region() || recording_.finds_old_casts())
     return {cast.node, "autocast keeps a cast for a region that goes on after the graph"};
-  if (capture_.keeps_casts && !history_) return {};
-  if (is_written_before(cast)) return {cast.node, "autocast casts a leaf that the graph has written"};
+  if (!stay_inside() && is_written_before(cast)) return {cast.node, "autocast casts a leaf that the graph has written"};
   return {};
 }
 
