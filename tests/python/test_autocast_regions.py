@@ -1,5 +1,7 @@
 """Within a region of autocast all that runs shares one cast of a leaf, whether it is compiled or not."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +51,20 @@ def low(**options):
     return torch.autocast("cpu", LOW, **options)
 
 
+def derived(x, w):
+    """A result, and what it gives for the weight."""
+    x.float().pow(2).sum().backward()
+    return x.detach(), w.grad
+
+
+def two_calls(fn, region=low):
+    """Two calls that share a weight, in a region that the caller begins."""
+    w, x = weight(), x88()
+    with region():
+        x = fn(fn(x, w), w)
+    return derived(x, w)
+
+
 def check(compiled, run, *fns, times=3):
     """`run(*fns)` gives tensors, which are the same with the functions compiled, at the first call and later."""
     expected = run(*fns)
@@ -71,14 +87,7 @@ def check(compiled, run, *fns, times=3):
 
 
 def test_two_calls(compiled):
-    def run(fn):
-        w = weight()
-        with low():
-            result = fn(fn(x88(), w), w)
-        result.float().pow(2).sum().backward()
-        return result.detach(), w.grad
-
-    (made,) = check(compiled, run, layer)
+    (made,) = check(compiled, two_calls, layer)
     assert len(made.graphs) == 2  # of an input without and with a history
 
 
@@ -111,8 +120,7 @@ def test_beside_eager_code(compiled, order):
         with low():
             for kind in order:
                 x = (fn if kind == "c" else layer)(x, w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, layer)
 
@@ -146,8 +154,7 @@ def test_two_regions(compiled):
         for _ in range(2):
             with low():
                 x = fn(fn(x, w), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, layer)
 
@@ -166,8 +173,7 @@ def test_regions_within_the_region(compiled):
             with torch.autocast("cpu", enabled=False):
                 x = fn(other(x, w).float(), w)
             x = fn(x, w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, layer, inner)
 
@@ -193,14 +199,7 @@ def test_a_region_within_one_that_is_off(compiled):
 
 
 def test_without_a_cache(compiled):
-    def run(fn):
-        w, x = weight(), x88()
-        with low(cache_enabled=False):
-            x = fn(fn(x, w), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
-
-    check(compiled, run, layer)
+    check(compiled, lambda fn: two_calls(fn, functools.partial(low, cache_enabled=False)), layer)
 
 
 def test_the_cache_within_a_region_without_one(compiled):
@@ -209,14 +208,7 @@ def test_the_cache_within_a_region_without_one(compiled):
             x = layer(x, w)
         return layer(layer(x, w), w)
 
-    def run(fn):
-        w, x = weight(), x88()
-        with low(cache_enabled=False):
-            x = fn(fn(x, w), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
-
-    check(compiled, run, inner)
+    check(compiled, lambda fn: two_calls(fn, functools.partial(low, cache_enabled=False)), inner)
 
 
 @pytest.mark.parametrize("first", ["compiled", "eager"])
@@ -279,14 +271,7 @@ def test_twice_in_a_call(compiled):
     def twice(x, w):
         return layer(layer(x, w), w)
 
-    def run(fn):
-        w, x = weight(), x88()
-        with low():
-            x = fn(fn(x, w), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
-
-    check(compiled, run, twice)
+    check(compiled, two_calls, twice)
 
 
 def test_a_leaf_that_is_also_used_as_it_is(compiled):
@@ -434,10 +419,8 @@ def test_a_break_in_a_region_of_the_function(compiled):
         return layer(x.float(), w)
 
     def run(fn):
-        w, x = weight(), x88()
-        x = fn(x, w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        w = weight()
+        return derived(fn(x88(), w), w)
 
     check(compiled, run, fn)
 
@@ -457,8 +440,7 @@ def test_a_region_after_one_with_a_break(compiled):
     def run(fn):
         w = weight()
         x = fn(x88(), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, fn)
 
@@ -472,10 +454,8 @@ def test_an_eager_call_in_a_region_of_the_function(compiled):
         return x
 
     def run(fn):
-        w, x = weight(), x88()
-        x = fn(x, w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        w = weight()
+        return derived(fn(x88(), w), w)
 
     check(compiled, run, fn)
 
@@ -487,14 +467,7 @@ def test_a_cache_that_the_function_empties(compiled):
         torch.clear_autocast_cache()
         return layer(layer(x, w), w)
 
-    def run(fn):
-        w, x = weight(), x88()
-        with low():
-            x = fn(fn(x, w), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
-
-    check(compiled, run, fn)
+    check(compiled, two_calls, fn)
 
 
 @pytest.mark.runs_once("autocast is left on")
@@ -510,8 +483,7 @@ def test_autocast_that_is_left_on(compiled):
         finally:
             torch.set_autocast_enabled("cpu", False)
             torch.clear_autocast_cache()
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, leave_on, layer)
 
@@ -571,8 +543,7 @@ def test_a_leaf_that_is_a_view(compiled):
         w, x = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(1))[0].requires_grad_(), x88()
         with low():
             x = fn(fn(x, w), w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, layer)
 
@@ -585,7 +556,6 @@ def test_a_leaf_that_is_a_view_in_a_region_of_the_function(compiled):
     def run(fn):
         w, x = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(1))[0].requires_grad_(), x88()
         x = fn(x, w)
-        x.float().pow(2).sum().backward()
-        return x.detach(), w.grad
+        return derived(x, w)
 
     check(compiled, run, fn)

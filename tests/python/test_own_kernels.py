@@ -247,9 +247,10 @@ def test_products_of_what_is_not_finite():
 
     a, b = torch.ones(256, 512), torch.ones(512, 256)
     a[3, 5], a[4, 4], b[7, 9], b[4, 0] = float("nan"), float("inf"), float("-inf"), 0
-    compiled = framejit.to_static(program, backend="native", full_graph=True)
+    compiled, before = framejit.to_static(program, backend="native", full_graph=True), multiplied()
     for _ in range(2):
         torch.testing.assert_close(compiled(a, b), program(a, b), equal_nan=True)
+    assert (multiplied() > before) == computes_products()
 
 
 def test_products_where_onednn_is_off():
