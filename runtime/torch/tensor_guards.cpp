@@ -47,7 +47,7 @@ namespace {
 using torch::autograd::AutogradMeta;
 
 // Runs for each parameter on each call: the fields are read where they lie, past three virtual calls.
-inline uint64_t grad_facts(const AutogradMeta* autograd) {
+__attribute__((always_inline)) inline uint64_t grad_facts(const AutogradMeta* autograd) {
   const bool has_history = autograd && autograd->grad_fn_;
   // A view made without gradients has its base's flag.
   const bool requires_grad =
@@ -126,7 +126,12 @@ __attribute__((always_inline)) inline bool same_image(const Memory* a, const Mem
     memcpy(&y, b + at, sizeof(y));
     differs |= x ^ y;
   }
-  return (differs[0] | differs[1] | differs[2] | differs[3]) == 0;
+  using Half __attribute__((vector_size(16))) = uint64_t;
+  Half low, high;
+  memcpy(&low, &differs, sizeof(low));
+  memcpy(&high, reinterpret_cast<const char*>(&differs) + sizeof(low), sizeof(high));
+  low |= high;
+  return (low[0] | low[1]) == 0;
 }
 
 // Where in `images` this one is, after it was put there if none of the last ones is equal.
