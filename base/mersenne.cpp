@@ -16,6 +16,7 @@ constexpr uint32_t kUpper = 0x80000000, kLower = 0x7fffffff, kMatrix = 0x9908b0d
 using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
 using Longs = int64_t __attribute__((vector_size(4 * kLanes)));
 using Bits = int32_t __attribute__((vector_size(2 * kLanes)));
+using Bytes = uint8_t __attribute__((vector_size(kLanes / 2)));
 
 #define FRAMEJIT_INLINE inline __attribute__((always_inline))
 
@@ -63,23 +64,34 @@ FRAMEJIT_INLINE void temper(const uint32_t* words, uint32_t* numbers, size_t cou
 
 constexpr int64_t kDrawn = (int64_t{1} << 53) - 1;
 
-FRAMEJIT_INLINE void compare(const uint32_t* numbers, int64_t bound, float* results, size_t count) {
+// Of all bits, where there is a result.
+FRAMEJIT_INLINE void put(float* results, Bits drawn) {
+  const Bits ones = drawn & 0x3f800000;  // the bits of 1.0f
+  std::memcpy(results, &ones, sizeof ones);
+}
+FRAMEJIT_INLINE void put(uint8_t* results, Bits drawn) {
+  const Bytes ones = __builtin_convertvector(drawn & 1, Bytes);
+  std::memcpy(results, &ones, sizeof ones);
+}
+
+template <class T>
+FRAMEJIT_INLINE void compare(const uint32_t* numbers, int64_t bound, T* results, size_t count) {
   constexpr size_t kPairs = kLanes / 2;
   size_t i = 0;
   for (; i + kPairs <= count; i += kPairs) {
     Longs pairs;
     std::memcpy(&pairs, numbers + 2 * i, sizeof pairs);
     const Longs halves = (pairs << 32) | ((pairs >> 32) & 0xffffffff);
-    const Bits below = __builtin_convertvector((halves & kDrawn) < bound, Bits) & 0x3f800000;  // the bits of 1.0f
-    std::memcpy(results + i, &below, sizeof below);
+    put(results + i, __builtin_convertvector((halves & kDrawn) < bound, Bits));
   }
   for (; i < count; ++i) {
     const auto pair = static_cast<int64_t>(uint64_t{numbers[2 * i]} << 32 | numbers[2 * i + 1]);
-    results[i] = (pair & kDrawn) < bound ? 1.0f : 0.0f;
+    results[i] = static_cast<T>((pair & kDrawn) < bound);
   }
 }
 
-FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<float> results) {
+template <class T>
+FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<T> results) {
   std::array<uint32_t, kSize + 1> numbers;  // one may be left of the state before
   size_t left = 0, done = 0;
   while (done < results.size()) {
@@ -103,20 +115,28 @@ FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<float> 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) void draw_avx2(MersenneState& state, int64_t bound, std::span<float> results) {
+template <class T>
+__attribute__((target("avx2"))) void draw_avx2(MersenneState& state, int64_t bound, std::span<T> results) {
   draw(state, bound, results);
 }
 bool has_avx2() { return __builtin_cpu_supports("avx2"); }
 #else
-void draw_avx2(MersenneState& state, int64_t bound, std::span<float> results) { draw(state, bound, results); }
+template <class T>
+void draw_avx2(MersenneState& state, int64_t bound, std::span<T> results) {
+  draw(state, bound, results);
+}
 bool has_avx2() { return false; }
 #endif
 
+template <class T>
+void draw_here(MersenneState& state, uint64_t bound, std::span<T> results) {
+  static const bool avx2 = has_avx2();
+  (avx2 ? draw_avx2<T> : draw<T>)(state, static_cast<int64_t>(bound), results);
+}
+
 }  // namespace
 
-void draw_below(MersenneState& state, uint64_t bound, std::span<float> results) {
-  static const bool avx2 = has_avx2();
-  (avx2 ? draw_avx2 : draw)(state, static_cast<int64_t>(bound), results);
-}
+void draw_below(MersenneState& state, uint64_t bound, std::span<float> results) { draw_here(state, bound, results); }
+void draw_below(MersenneState& state, uint64_t bound, std::span<uint8_t> results) { draw_here(state, bound, results); }
 
 }  // namespace framejit

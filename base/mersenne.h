@@ -19,5 +19,6 @@ struct MersenneState {
 // For each result the two next numbers, upper half first: 1 where the low 53 bits of both are below `bound`, else 0. So
 // a uniform double of 53 bits in [0, 1) is compared with a probability p, if `bound` is p times 2^53, rounded up.
 void draw_below(MersenneState& state, uint64_t bound, std::span<float> results);
+void draw_below(MersenneState& state, uint64_t bound, std::span<uint8_t> results);
 
 }  // namespace framejit

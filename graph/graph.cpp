@@ -118,6 +118,21 @@ void Graph::erase(NodeId id) {
   ++erased_;
 }
 
+ValueId Graph::redefine(NodeId id, OpId op, std::span<const Operand> operands, ValueId result, const ResultMeta& meta) {
+  Node& node = nodes_[id.index()];
+  FJ_CHECK(!node.erased && node.result_count == 1, "a node that is not there, or of {} results", node.result_count);
+  if (!result.valid()) {
+    result = ValueId(values_.size());
+    values_.push_back({});
+  }
+  values_[result.index()] = Value{meta, id, 0};
+  node.op = op;
+  node.operands = copy_operands(operands);
+  node.operand_count = static_cast<uint32_t>(operands.size());
+  node.first_result = result;
+  return result;
+}
+
 ValueId Graph::make_input(NodeId id) {
   const Node& node = nodes_[id.index()];
   FJ_CHECK(!node.erased && node.result_count == 1, "a node that is not there, or of {} results", node.result_count);

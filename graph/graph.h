@@ -111,6 +111,9 @@ class Graph {
   void set_state(NodeId id, const NodeState& state) { nodes_[id.index()].state = state; }
   TensorMeta& mutable_meta(ValueId id) { return values_[id.index()].result.meta; }
   void erase(NodeId id);
+  // Another operator in the place of this one, of one result: `result`, which no other node defines from here on, or a
+  // new value. Returns it. What the node has defined so far must have no readers.
+  ValueId redefine(NodeId id, OpId op, std::span<const Operand> operands, ValueId result, const ResultMeta& meta);
   // The only result of this node, which goes, is an input from here on.
   ValueId make_input(NodeId id);
   void compact();

@@ -100,7 +100,8 @@ class Cut {
     const bool is_written = forward_.is_written(id);
     if (is_needed_[id.index()])
       return is_seen(id) || is_written || bytes_of(meta) <= small_ ? Holder::kFixed : Holder::kNeeded;
-    if (is_written) return Holder::kNone;
+    const bool is_whole = forward_.forward().value(id).result.alias == AliasKind::kFresh;
+    if (is_written) return is_whole && !is_seen(id) ? Holder::kOwn : Holder::kNone;
     if (!is_seen(id)) return Holder::kOwn;
     const bool is_copied = forward_.forward().value(id).is_input() && bytes_of(meta) <= kMostBytesCopied &&
                            meta.layout == Layout::kStrided && meta.is_non_overlapping_and_dense();

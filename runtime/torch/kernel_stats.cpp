@@ -30,24 +30,9 @@ void count_kernel(KernelOutcome outcome, double seconds, const std::string& fail
   if (outcome == KernelOutcome::kFailed) stats.failure = failure;
 }
 
-void count_relaid_graph() {
+void count(uint64_t KernelStats::*what, uint64_t number) {
   std::lock_guard<std::mutex> lock(counted().mutex);
-  ++counted().stats.relaid;
-}
-
-void count_recomputing_graph() {
-  std::lock_guard<std::mutex> lock(counted().mutex);
-  ++counted().stats.recomputing;
-}
-
-void count_drawn_tensor() {
-  std::lock_guard<std::mutex> lock(counted().mutex);
-  ++counted().stats.drawn;
-}
-
-void count_product() {
-  std::lock_guard<std::mutex> lock(counted().mutex);
-  ++counted().stats.multiplied;
+  counted().stats.*what += number;
 }
 
 KernelStats kernel_stats() {

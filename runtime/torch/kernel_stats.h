@@ -13,6 +13,7 @@ struct KernelStats {
   uint64_t failed = 0;
   uint64_t relaid = 0;       // graphs whose convolutions compute channels last
   uint64_t recomputing = 0;  // graphs with a backward inside that computes again what it reads
+  uint64_t masks = 0;        // of dropout, that graphs draw as booleans
   uint64_t drawn = 0;        // tensors of random numbers that no kernel of LibTorch drew
   uint64_t multiplied = 0;   // matrix products that LibTorch's BLAS did not do
   double seconds = 0;        // of compiling and reading
@@ -23,10 +24,7 @@ enum class KernelOutcome : uint8_t { kCompiled, kRead, kShared, kFailed };
 
 // Any thread.
 void count_kernel(KernelOutcome outcome, double seconds = 0, const std::string& failure = {});
-void count_relaid_graph();
-void count_recomputing_graph();
-void count_drawn_tensor();
-void count_product();
+void count(uint64_t KernelStats::*what, uint64_t number = 1);
 KernelStats kernel_stats();
 
 }  // namespace framejit::torchlib

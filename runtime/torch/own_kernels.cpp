@@ -24,8 +24,13 @@ bool draw_with(at::CPUGeneratorImpl& generator, double p, at::Tensor& result) {
   const size_t left = static_cast<size_t>(data.left_) - 1;  // numbers of this state
   if (!engine.is_valid() || (left != 0 && data.next_ + left != MersenneState::kSize)) return false;
   MersenneState state{data.state_, MersenneState::kSize - left};
-  draw_below(state, static_cast<uint64_t>(std::ceil(std::ldexp(p, 53))),
-             {result.data_ptr<float>(), static_cast<size_t>(result.numel())});
+  const auto bound = static_cast<uint64_t>(std::ceil(std::ldexp(p, 53)));
+  const auto size = static_cast<size_t>(result.numel());
+  if (result.scalar_type() == at::kBool) {
+    draw_below(state, bound, std::span(reinterpret_cast<uint8_t*>(result.data_ptr<bool>()), size));
+  } else {
+    draw_below(state, bound, std::span(result.data_ptr<float>(), size));
+  }
   data.state_ = state.words;
   data.next_ = static_cast<uint32_t>(state.next);
   data.left_ = static_cast<int>(MersenneState::kSize - state.next + 1);
@@ -38,13 +43,13 @@ bool draw_with(at::CPUGeneratorImpl& generator, double p, at::Tensor& result) {
 bool libtorch_draws_so() {
   at::Generator theirs = at::detail::createCPUGenerator(11), ours = at::detail::createCPUGenerator(11);
   auto& own = *at::check_generator<at::CPUGeneratorImpl>(ours);
-  const auto make = [](int64_t size) { return at::empty({size}, at::TensorOptions().dtype(at::kFloat)); };
-  for (double p : {0.9, 0.5, 1.0})
-    for (int64_t size : {1, 301, 700}) {
-      at::Tensor expected = make(size), result = make(size);
-      expected.bernoulli_(p, theirs);
-      if (!draw_with(own, p, result) || !result.equal(expected)) return false;
-    }
+  for (at::ScalarType type : {at::kFloat, at::kBool})
+    for (double p : {0.9, 0.5, 1.0})
+      for (int64_t size : {1, 301, 700}) {
+        at::Tensor expected = at::empty({size}, type), result = at::empty({size}, type);
+        expected.bernoulli_(p, theirs);
+        if (!draw_with(own, p, result) || !result.equal(expected)) return false;
+      }
   return own.random64() == at::check_generator<at::CPUGeneratorImpl>(theirs)->random64();
 }
 
@@ -54,8 +59,9 @@ bool draw(torch::jit::Stack& stack) {
   if (!stack[first].isTensor() || !stack[first + 1].isDouble() || !stack[first + 2].isNone()) return false;
   at::Tensor self = stack[first].toTensor();
   const double p = stack[first + 1].toDouble();
-  if (!self.device().is_cpu() || self.scalar_type() != at::kFloat || !self.is_contiguous() || self.is_neg() ||
-      self.numel() < kWorthAState || !(p >= 0 && p <= 1) || at::isTensorSubclassLike(self))
+  const bool is_known = self.scalar_type() == at::kFloat || self.scalar_type() == at::kBool;
+  if (!self.device().is_cpu() || !is_known || !self.is_contiguous() || self.is_neg() || self.numel() < kWorthAState ||
+      !(p >= 0 && p <= 1) || at::isTensorSubclassLike(self))
     return false;
   static const bool same = libtorch_draws_so();
   if (!same) return false;
@@ -65,7 +71,7 @@ bool draw(torch::jit::Stack& stack) {
     std::lock_guard<std::mutex> lock(drawn_from.mutex_);
     if (!draw_with(drawn_from, p, self)) return false;
   }
-  count_drawn_tensor();
+  count(&KernelStats::drawn);
   stack.resize(first);
   stack.emplace_back(std::move(self));
   return true;

@@ -81,7 +81,7 @@ at::Tensor& run(torch::jit::Stack& stack, size_t first, at::Tensor a, at::Tensor
   stack.emplace_back(c10::List<std::optional<at::Scalar>>());
   stack.emplace_back("");
   linear()->handle.callBoxed(stack);
-  count_product();
+  count(&KernelStats::multiplied);
   return stack[first].toTensor();
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/passes/backward_inside.h"
 #include "graph/passes/channels_last.h"
+#include "graph/passes/drawn_masks.h"
 #include "runtime/torch/computed_again.h"
 #include "runtime/torch/environment.h"
 #include "runtime/torch/graph_object.h"
@@ -47,9 +48,15 @@ void follow(std::vector<graph::ValueId>& values, const std::vector<graph::ValueI
 
 std::optional<graph::ChangedGraph> with_less_kept(const graph::Graph& graph, const Recording& recording) {
   if (recording.backwards != 1) return std::nullopt;
+  graph::Graph drawn = graph.clone();
+  std::vector<graph::DrawnMask> masks;
+  if (has_kernels_for_masks()) masks = graph::drawn_masks(drawn, drawn.outputs(), least_computed_again());
+  graph::draw_as_booleans(drawn, masks);
   std::optional<graph::ChangedGraph> made =
-      graph::recompute_in_backward(graph, recording.first_backward, is_cheap_again, least_computed_again());
-  if (made) count_recomputing_graph();
+      graph::recompute_in_backward(drawn, recording.first_backward, is_cheap_again, least_computed_again());
+  if (!made) return std::nullopt;
+  count(&KernelStats::recomputing);
+  count(&KernelStats::masks, masks.size());
   return made;
 }
 
@@ -58,7 +65,7 @@ std::optional<graph::ChangedGraph> with_images_relaid(const graph::Graph& graph)
   if (!relaid || !std::all_of(graph.outputs().begin(), graph.outputs().end(),
                               [&](graph::ValueId output) { return relaid->values[output.index()].valid(); }))
     return std::nullopt;
-  count_relaid_graph();
+  count(&KernelStats::relaid);
   return relaid;
 }
 

@@ -345,7 +345,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
     const bool observed = capture.has_handlers || !capture.effects.empty() || recorder.has_mixed_grad_mode() ||
                           capture.graph.has_states();
     if (session.training) {
-      session.training->choose_saved(kernels && !capture.graph.has_states());
+      session.training->choose_saved(capture.graph, kernels && !capture.graph.has_states());
       set_outputs(capture.graph, *session.finished, session.training.get());
     }
     const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;

@@ -10,11 +10,13 @@
 #include "base/check.h"
 #include "graph/alias.h"
 #include "graph/generated/builders.h"
+#include "graph/passes/drawn_masks.h"
 #include "graph/stepped.h"
 #include "runtime/torch/computed_again.h"
 #include "runtime/torch/convert.h"
 #include "runtime/torch/fused_step.h"
 #include "runtime/torch/global_state.h"
+#include "runtime/torch/kernel_stats.h"
 #include "runtime/torch/saved_readers.h"
 
 namespace framejit::torchlib {
@@ -221,9 +223,25 @@ bool is_never_cheap(const graph::Graph&, const graph::Node&) { return false; }
 
 }  // namespace
 
-void TrainingProgram::choose_saved(bool kernels) {
+void TrainingProgram::draw_masks_as_booleans(graph::Graph& forward) {
+  graph::Graph& joint = *recording_->joint;
+  if (!has_kernels_for_masks() || forward.value_count() != joint.value_count()) return;
+  std::vector<ValueId> seen = recording_->roots;
+  for (const OutputSpec& output : recording_->outputs) seen.push_back(output.value);
+  for (const FreedRoot& root : recording_->freed_roots) seen.push_back(root.value);
+  const std::vector<graph::DrawnMask> masks = graph::drawn_masks(joint, seen, least_computed_again()),
+                                      run = graph::drawn_masks(forward, seen, least_computed_again());
+  const auto is_same = [](const graph::DrawnMask& a, const graph::DrawnMask& b) { return a.value == b.value; };
+  if (!std::equal(masks.begin(), masks.end(), run.begin(), run.end(), is_same)) return;
+  graph::draw_as_booleans(joint, masks);
+  graph::draw_as_booleans(forward, run);
+  count(&KernelStats::masks, run.size());
+}
+
+void TrainingProgram::choose_saved(graph::Graph& forward, bool kernels) {
   if (again_ || !(kernels || recording_->joint->has_recompute())) return;
   kernels_ = kernels;
+  if (kernels) draw_masks_as_booleans(forward);
   again_.emplace(*recording_->joint, kernels ? &is_cheap_again : &is_never_cheap);
   const std::vector<ValueId> needed = std::move(saved_);
   std::vector<ValueId> seen = recording_->roots;

@@ -70,8 +70,8 @@ class TrainingProgram {
   bool sums() const { return kernels_; }
   // What of the forward is computed again rather than saved, after which saved() has changed: what checkpointed
   // functions did, and with `kernels`, in which backwards then run elementwise operators, what these do. Before the
-  // first run.
-  void choose_saved(bool kernels);
+  // first run. `forward`: the graph that will run; masks of dropout become booleans in it.
+  void choose_saved(graph::Graph& forward, bool kernels);
   // Records it if there is none yet. Thread-safe. `wanted`: see BackwardPlan; it may give more.
   const BackwardPlan& plan_for(size_t block, const std::vector<at::Tensor>& gradients, const std::vector<bool>& wanted);
   // For all that an ordinary backward asks for.
@@ -100,6 +100,7 @@ class TrainingProgram {
   void find_saved(BackwardPlan& plan) const;
   void choose_watched();
   void collect_saved();
+  void draw_masks_as_booleans(graph::Graph& forward);
   void find_roots_among_saved();
   void choose_needs();
   void choose_kept_inputs();

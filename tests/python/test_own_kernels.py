@@ -61,7 +61,7 @@ def test_what_is_left_to_libtorch(backend):
         return (
             x.bernoulli_(0.3, generator=generator),
             torch.empty(512, dtype=torch.float64).bernoulli_(0.3),
-            torch.empty(512, dtype=torch.bool).bernoulli_(0.3),
+            torch.empty(512, dtype=torch.uint8).bernoulli_(0.3),
             torch.empty(512, dtype=torch.bfloat16).bernoulli_(0.3),
             torch.empty(32, 32).t().bernoulli_(0.3),
             torch.empty(64, 64)[:, ::2].bernoulli_(0.3),
@@ -77,6 +77,24 @@ def test_what_is_left_to_libtorch(backend):
     for other in outcomes[1:]:
         assert all(torch.equal(a, b) for a, b in zip(other, outcomes[0]))
     assert drawn() == before and framejit.stats()["captures"] > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [255, 256, 4097])
+def test_booleans(backend, size):
+    def program(x):
+        mask = torch.empty_like(x, dtype=torch.bool).bernoulli_(0.3)
+        return mask, x * mask
+
+    framejit.reset()
+    compiled, x, before = framejit.to_static(program, backend=backend, full_graph=True), torch.rand(size), drawn()
+    for skipped in (0, 311, 623):
+        eager, *others = both(program, compiled, x, skipped=skipped)
+        for results, numbers, state in others:
+            assert all(torch.equal(a, b) for a, b in zip(results, eager[0]))
+            assert torch.equal(numbers, eager[1]) and torch.equal(state, eager[2])
+    assert (drawn() > before) == (size >= 256 and ONE_BY_ONE)
+    assert framejit.stats()["graphs"] == 1
 
 
 @pytest.mark.parametrize("p", [-0.5, 1.5, float("nan")])
@@ -228,7 +246,10 @@ def test_convolutions_that_are_products(name, backend):
 
 def test_products_of_a_backward():
     torch.manual_seed(0)
-    model, x = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.Linear(512, 256)), torch.randn(256, 512)
+    model, x = (
+        torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.Linear(512, 256)),
+        torch.randn(256, 512),
+    )
     model(x).square().sum().backward()
     expected = [p.grad for p in model.parameters()]
     model.zero_grad()

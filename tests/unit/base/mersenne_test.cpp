@@ -44,6 +44,18 @@ TEST(Mersenne, DrawsWhatTheEngineOfTheLibraryDraws) {
       EXPECT_EQ(drawn(state, p, count), drawn_one_by_one(engine, p, count)) << p << " " << count;
 }
 
+TEST(Mersenne, DrawsTheSameAsBytes) {
+  MersenneState state = seeded(5), other = seeded(5);
+  for (double p : {0.9, 0.5, 1e-3, 0.0, 1.0})
+    for (size_t count : {0, 1, 2, 3, 7, 311, 313, 625, 10001}) {
+      std::vector<uint8_t> bytes(count, 7);
+      draw_below(other, static_cast<uint64_t>(std::ceil(p * kScale)), bytes);
+      EXPECT_EQ(std::vector<float>(bytes.begin(), bytes.end()), drawn(state, p, count)) << p << " " << count;
+    }
+  EXPECT_EQ(state.words, other.words);
+  EXPECT_EQ(state.next, other.next);
+}
+
 // After an odd count of numbers a pair lies across two states.
 TEST(Mersenne, BeginsAtAnyWord) {
   for (size_t skipped = 1; skipped + 2 < MersenneState::kSize; skipped += 2) {
@@ -63,7 +75,7 @@ TEST(Mersenne, ComparesAllOf53Bits) {
   for (uint64_t bound : {number, number + 1}) {
     MersenneState fresh = seeded(11);
     float result = -1;
-    draw_below(fresh, bound, {&result, 1});
+    draw_below(fresh, bound, std::span(&result, 1));
     EXPECT_EQ(result, number < bound ? 1.0f : 0.0f);
   }
 }
