@@ -163,6 +163,7 @@ class Step {
     for_each_node(end_, graph_.node_count(), [&](const Node& node) { outer.add(node); });
     joined.graph.set_outputs(mapped({graph_.outputs().begin(), graph_.outputs().end()}, outer));
     eliminate_dead_code(joined.graph);
+    joined.graph.compact();
     for (uint32_t i = 0; i < graph_.value_count(); ++i)
       joined.values.push_back(outer.has(ValueId(i)) ? outer.at(ValueId(i)) : ValueId());
     return joined;

@@ -31,7 +31,6 @@ class DeadCode {
         ++erased;
       }
     }
-    graph_.compact();
     return erased;
   }
 

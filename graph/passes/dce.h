@@ -7,7 +7,7 @@
 
 namespace framejit::graph {
 
-// Returns how many nodes it erased; compacts. Inputs stay, used or not.
+// Returns how many nodes it erased. Inputs stay, used or not.
 size_t eliminate_dead_code(Graph& graph);
 
 }  // namespace framejit::graph

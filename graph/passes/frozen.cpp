@@ -66,6 +66,7 @@ class Splitter {
     for (size_t i = 0; i < split_.values.size(); ++i)
       if (rest_.has(value(i))) split_.values[i] = rest_.at(value(i));
     eliminate_dead_code(split_.once);
+    split_.once.compact();
     return std::move(split_);
   }
 

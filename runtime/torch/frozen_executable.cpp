@@ -194,6 +194,7 @@ std::unique_ptr<runtime::Executable> make_frozen_executable(const graph::Capture
   graph::FrozenSplit split = graph::split_frozen(whole, may_be_frozen);
   if (split.once.outputs().empty()) return nullptr;
   graph::eliminate_dead_code(split.rest);
+  split.rest.compact();
   const NewValues now(packed, split);
   std::vector<OutputSpec> outputs = recording->outputs;
   for (OutputSpec& output : outputs) {

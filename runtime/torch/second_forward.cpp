@@ -114,6 +114,7 @@ void SecondForward::take_part() {
   roots_ = {split.outputs.front()};
   below_values_.assign(split.outputs.begin() + 1, split.outputs.end());
   graph::eliminate_dead_code(*part_);
+  part_->compact();
   reads_.assign(recording_.inputs.size(), false);
   const std::vector<bool> read = graph::read_values(*part_);
   for (size_t i = 0; i < split.captured.size(); ++i) {

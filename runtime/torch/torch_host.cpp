@@ -8,6 +8,8 @@
 #include <mutex>
 
 #include "graph/expression.h"
+#include "graph/passes/cse.h"
+#include "graph/passes/dce.h"
 #include "graph/recompute.h"
 #include "runtime/torch/aten_executable.h"
 #include "runtime/torch/cast_inputs.h"
@@ -348,6 +350,7 @@ class TorchRuntime final : public runtime::TensorRuntime {
       session.training->choose_saved(capture.graph, kernels && !capture.graph.has_states());
       set_outputs(capture.graph, *session.finished, session.training.get());
     }
+    if (kernels && !capture.graph.has_states() && !recorder.has_mixed_grad_mode()) simplify(capture.graph);
     const OnFailure on_failure = observed ? OnFailure::kUndo : OnFailure::kRunAgain;
     std::unique_ptr<runtime::Executable> result;
     if (!session.training && !capture.frozen_inputs.empty())
@@ -358,6 +361,12 @@ class TorchRuntime final : public runtime::TensorRuntime {
     const bool asked_meta = recorder.asked_meta();
     return make_aten_executable(capture.graph, std::move(session.finished), std::move(session.training), on_failure,
                                 {.kernels = kernels, .checks_first_run = asked_meta});
+  }
+
+  // Its outputs are all that somebody sees.
+  static void simplify(graph::Graph& graph) {
+    graph::merge_common_subexpressions(graph, {});
+    graph::eliminate_dead_code(graph);
   }
 
   static bool is_held_once(PyObject* object) {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "graph/alias.h"
 #include "graph/generated/builders.h"
+#include "graph/passes/cse.h"
 #include "graph/passes/drawn_masks.h"
 #include "graph/stepped.h"
 #include "runtime/torch/computed_again.h"
@@ -214,6 +215,7 @@ void build(BackwardPlan& plan, const ConstantPool& constants, bool kernels) {
   for (ValueId value : plan.graph.gradients)
     if (value.valid()) keep.push_back(value);
   std::vector<std::shared_ptr<const FusedStep>> fused;
+  if (kernels) graph::merge_common_subexpressions(plan.graph.graph, keep);
   if (kernels) fused = fused_steps(plan.graph.graph, keep, {}, false).steps;
   plan.plan = Plan(plan.graph.graph, keep, constants, {}, PlanKind::kBackward, fused, graph::OutsideMemory::kMayOverlap,
                    kernels ? Numbers::kRounded : Numbers::kToTheBit);

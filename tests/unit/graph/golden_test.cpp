@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "graph/passes/cse.h"
 #include "graph/passes/dce.h"
 #include "graph/verify.h"
 #include "tests/unit/graph/test_support.h"
@@ -30,8 +31,10 @@ std::string read(const fs::path& path) {
 void run_pass(const std::string& name, Graph& graph) {
   if (name == "dce") {
     eliminate_dead_code(graph);
+  } else if (name == "cse") {
+    merge_common_subexpressions(graph, {});
   } else if (name != "none") {
-    FAIL() << "expected pass dce or none, got " << name;
+    FAIL() << "expected pass cse, dce or none, got " << name;
   }
 }
 
