@@ -73,6 +73,23 @@ TEST(RematerializeTest, KeepsWhatTheProgramSeesAndWhatIsSmall) {
             (std::vector<uint32_t>{4, 5}));
 }
 
+// %2 is kept for both of what is computed from it, but not where it is transposed afterwards, in place.
+TEST(RematerializeTest, KeepsWhatWasWrittenUnlessItsSizesWere) {
+  const std::string written =
+      "graph @forward (%0: tensor<64x64xf32, cpu>, %1: tensor<64x32xf32, cpu>) {\n"
+      "  %2 = aten.mm(%0, %1) : tensor<64x32xf32, cpu>\n"
+      "  %3 = aten.tanh_(%2) : tensor<64x32xf32, cpu> same %2\n"
+      "  %4 = aten.exp(%3) : tensor<64x32xf32, cpu>\n"
+      "  %5 = aten.sin(%3) : tensor<64x32xf32, cpu>\n";
+  const std::string transposed = "  %6 = aten.t_(%2) : tensor<32x64xf32, cpu, strides=[1, 32]> same %2\n";
+  const ValueId needed[] = {numbered(4), numbered(5)}, seen[] = {numbered(0)};
+  Graph plain = parsed(written + "  return %0\n}\n"), reshaped = parsed(written + transposed + "  return %0\n}\n");
+  EXPECT_EQ(numbers(Rematerialization(plain, is_pointwise).values_to_keep(needed, seen, 0)),
+            (std::vector<uint32_t>{2}));
+  EXPECT_EQ(numbers(Rematerialization(reshaped, is_pointwise).values_to_keep(needed, seen, 0)),
+            (std::vector<uint32_t>{4, 5}));
+}
+
 bool is_never_cheap(const Graph&, const Node&) { return false; }
 
 constexpr std::string_view kTwoCheckpoints =
