@@ -89,7 +89,7 @@ class CastInputs {
 
  private:
   RefusedNode find();
-  size_t count_reads(ValueId value) const;
+  void count_reads();
   bool stay_inside() const { return capture_.keeps_casts && !history_; }
   RefusedNode refused_for(const Cast& cast);
   bool is_written_before(const Cast& cast);
@@ -100,17 +100,17 @@ class CastInputs {
   graph::Graph& graph_;
   const bool history_;
   std::vector<Cast> casts_;
+  std::vector<uint32_t> reads_;  // by value
 };
 
-size_t CastInputs::count_reads(ValueId value) const {
-  size_t count = 0;
+void CastInputs::count_reads() {
+  reads_.assign(graph_.value_count(), 0);
   for (size_t n = 0; n < graph_.node_count(); ++n) {
     const graph::Node& node = graph_.node(NodeId(n));
     if (node.erased) continue;
     for (const graph::Operand& operand : node.args())
-      graph::for_each_value(operand, [&](ValueId read) { count += read == value; });
+      graph::for_each_value(operand, [&](ValueId read) { ++reads_[read.index()]; });
   }
-  return count;
 }
 
 // In the order in which they are made.
@@ -124,11 +124,16 @@ RefusedNode CastInputs::find() {
     if (!leaf.is_input() || known[leaf.index]) continue;
     const InputFake& input = recording_.inputs[leaf.index];
     if (!input.requires_grad || input.grad_fn) continue;
-    if (input.is_view && count_reads(node.result()) > 1)
+    if (reads_.empty()) count_reads();
+    const bool is_shared = reads_[node.result().index()] > 1;
+    if (input.is_view && is_shared)
       return {NodeId(n), "a cast of a leaf that is a view, which autocast makes anew for each operator"};
     const at::Tensor cast = cached_cast_of(input.fake, from_dtype(graph_.meta(node.result()).dtype));
     FakeImpl* fake = cast.defined() ? fake_impl(cast) : nullptr;
-    if (!fake || fake->value() != node.result()) continue;
+    if (!fake || fake->value() != node.result()) {
+      if (is_shared) recording_.cast_once.push_back(leaf.index);
+      continue;
+    }
     known[leaf.index] = true;
     casts_.push_back({leaf.index, cast, NodeId(n)});
   }
@@ -180,6 +185,7 @@ class CastingExecutable final : public runtime::Executable {
   CastingExecutable(const graph::Graph& graph, const Recording& recording, std::unique_ptr<runtime::Executable> program)
       : graph_(graph),
         casts_(recording.casts),
+        cast_once_(recording.cast_once),
         history_matters_(recording.state.grad_mode() || recording.recorder.has_mixed_grad_mode()),
         program_(std::move(program)) {
     if (recording.casts_pass_writes)
@@ -194,6 +200,9 @@ class CastingExecutable final : public runtime::Executable {
   }
 
   RunStatus run(PyObject* const* inputs, PyObject** outputs) override {
+    for (uint32_t leaf : cast_once_)
+      if (unpack_tensor(inputs[leaf]).is_view()) return RunStatus::kUndone;
+    if (casts_.empty()) return program_->run(inputs, outputs);
     std::vector<PyObject*> all(inputs, inputs + graph_.inputs().size());
     std::vector<Ref> made;
     const bool given = with_translated_errors([&] {
@@ -226,6 +235,7 @@ class CastingExecutable final : public runtime::Executable {
 
   const graph::Graph& graph_;  // the capture's, which lives as long
   const std::vector<CastInput> casts_;
+  const std::vector<uint32_t> cast_once_;
   const bool history_matters_;
   std::optional<DistinctInputs> apart_;
   std::unique_ptr<runtime::Executable> program_;

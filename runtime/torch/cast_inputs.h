@@ -14,7 +14,7 @@ namespace framejit::torchlib {
 RefusedNode take_cast_inputs(Recording& recording, graph::Capture& capture, const std::vector<at::Tensor>& outputs);
 
 // Runs `program`, of the recording, with what the cache has when it is called. Where the cache has another kind of
-// tensor, the call is left to the interpreter.
+// tensor, or a leaf that the graph casts once is a view, the call is left to the interpreter.
 std::unique_ptr<runtime::Executable> with_casts(const graph::Graph& graph, const Recording& recording,
                                                 std::unique_ptr<runtime::Executable> program);
 

@@ -126,6 +126,9 @@ struct Recording {
   std::vector<CastInput> casts;
   // They are made before the graph writes inputs that the leaves do not share memory with as far as is known.
   bool casts_pass_writes = false;
+  // Inputs, leaves, of which several operators of the graph read one cast: autocast's own, in a region that the graph
+  // begins itself, if the leaf is no view.
+  std::vector<uint32_t> cast_once;
   uint32_t recomputed = 0;  // calls of checkpointed functions
   graph::NodeId first_recomputed;
 

@@ -324,7 +324,8 @@ class TorchRuntime final : public runtime::TensorRuntime {
     with_translated_errors([&] {
       const std::shared_ptr<Recording> recording = session.finished;
       result = executable_for(capture, backend, why_not);
-      if (result && !recording->casts.empty()) result = with_casts(capture.graph, *recording, std::move(result));
+      if (result && (!recording->casts.empty() || !recording->cast_once.empty()))
+        result = with_casts(capture.graph, *recording, std::move(result));
       return true;
     });
     session.finished.reset();

@@ -559,3 +559,26 @@ def test_a_leaf_that_is_a_view_in_a_region_of_the_function(compiled):
         return derived(x, w)
 
     check(compiled, run, fn)
+
+
+def test_a_view_in_place_of_a_leaf_that_is_none(compiled):
+    """In a region of the function: captured with one cast for all its uses, of a view each use has its own."""
+
+    def fn(x, w):
+        with low():
+            return layer(layer(x, w), w)
+
+    def run(fn, w):
+        return derived(fn(x88(), w), w)
+
+    def view():
+        return torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(1))[0].requires_grad_()
+
+    made = compiled(fn)
+    for _ in range(2):
+        run(made, weight())
+    assert len(made.graphs) == 1
+    for mine, theirs in zip(run(made, view()), run(fn, view())):
+        assert torch.equal(mine, theirs)
+    run(made, weight())
+    assert len(made.graphs) == 1 and made.cache_info().hits >= 2
