@@ -21,13 +21,14 @@ PyObject* kernel_stats(PyObject*, PyObject*) {
   std::string why_no_folder;
   const std::string folder = torchlib::kernel_cache_folder(&why_no_folder);
   return Py_BuildValue(
-      "{sKsKsKsKsKsKsKsKsKsdssssss}", "compiled", static_cast<unsigned long long>(stats.compiled), "read",
+      "{sKsKsKsKsKsKsKsKsKsKsdssssss}", "compiled", static_cast<unsigned long long>(stats.compiled), "read",
       static_cast<unsigned long long>(stats.read), "shared", static_cast<unsigned long long>(stats.shared), "failed",
       static_cast<unsigned long long>(stats.failed), "relaid", static_cast<unsigned long long>(stats.relaid),
       "recomputing", static_cast<unsigned long long>(stats.recomputing), "masks",
       static_cast<unsigned long long>(stats.masks), "drawn", static_cast<unsigned long long>(stats.drawn), "multiplied",
-      static_cast<unsigned long long>(stats.multiplied), "seconds", stats.seconds, "failure", stats.failure.c_str(),
-      "folder", folder.c_str(), "why_no_folder", why_no_folder.c_str());
+      static_cast<unsigned long long>(stats.multiplied), "convolved", static_cast<unsigned long long>(stats.convolved),
+      "seconds", stats.seconds, "failure", stats.failure.c_str(), "folder", folder.c_str(), "why_no_folder",
+      why_no_folder.c_str());
 }
 
 PyObject* frozen_stats(PyObject*, PyObject*) {
@@ -42,10 +43,8 @@ PyMethodDef kFunctions[] = {
     {"kernel_stats", kernel_stats, METH_NOARGS,
      "kernel_stats()\n--\n\nHow many kernels were compiled, read from disk, used again, and failed; how many graphs "
      "compute channels last, how many have a backward inside that computes again what it reads; how many masks of "
-     "dropout "
-     "graphs draw as booleans; how many tensors of random numbers were drawn by no kernel of LibTorch, how many matrix "
-     "products not computed by its BLAS; the disk "
-     "cache."},
+     "dropout graphs draw as booleans; how many tensors of random numbers, matrix products and depthwise convolutions "
+     "no kernel of LibTorch computed; the disk cache."},
     {"frozen_stats", frozen_stats, METH_NOARGS,
      "frozen_stats()\n--\n\nOf freeze=True: how often frozen values were computed, how many weights were packed."},
     {nullptr, nullptr, 0, nullptr}};

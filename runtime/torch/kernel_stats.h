@@ -16,6 +16,7 @@ struct KernelStats {
   uint64_t masks = 0;        // of dropout, that graphs draw as booleans
   uint64_t drawn = 0;        // tensors of random numbers that no kernel of LibTorch drew
   uint64_t multiplied = 0;   // matrix products that LibTorch's BLAS did not do
+  uint64_t convolved = 0;    // depthwise convolutions and their gradients that no kernel of LibTorch computed
   double seconds = 0;        // of compiling and reading
   std::string failure;       // the last
 };

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/mersenne.h"
+#include "runtime/torch/depthwise.h"
 #include "runtime/torch/kernel_stats.h"
 #include "runtime/torch/products.h"
 
@@ -77,11 +78,14 @@ bool draw(torch::jit::Stack& stack) {
   return true;
 }
 
+bool convolve(torch::jit::Stack& stack) { return multiply_pixels(stack) || convolve_planes(stack); }
+
 constexpr OwnKernelRow kRows[] = {
     {"aten::bernoulli_.float", draw, Numbers::kToTheBit},
     {"aten::mm", multiply, Numbers::kRounded},
     {"aten::addmm", multiply_and_add, Numbers::kRounded},
-    {"aten::convolution", multiply_pixels, Numbers::kRounded},
+    {"aten::convolution", convolve, Numbers::kRounded},
+    {"aten::convolution_backward", differentiate_planes, Numbers::kRounded},
 };
 
 }  // namespace
