@@ -3,7 +3,8 @@
     python benchmarks/kernels_alone.py [--repeats 15]
 
 Which of them become kernels is decided in `is_worth_a_kernel` (codegen/kernels/lower.cpp) and in the rows of
-codegen/kernels/written_out.cpp, which products oneDNN computes in runtime/torch/products.cpp. One intra-op thread, f32.
+codegen/kernels/written_out.cpp, which products oneDNN computes in runtime/torch/products.cpp; depthwise convolutions are
+those of runtime/torch/depthwise.cpp. One intra-op thread, f32.
 """
 
 import functools
@@ -49,6 +50,50 @@ LAYOUTS = {
 # Channels, those of the result, rows and columns of pixels; two images.
 CONVOLUTIONS = [(24, 72, 56), (64, 256, 56), (256, 64, 56), (512, 128, 28), (256, 1024, 14), (2048, 512, 7)]
 
+# Channels, rows and columns of pixels, window, stride; two images. MobileNet-v3 has them.
+DEPTHWISE = [(16, 112, 3, 2), (72, 56, 3, 2), (88, 28, 3, 1), (96, 28, 5, 2), (240, 14, 5, 1), (576, 7, 5, 1)]
+
+
+# Channels, those of the result, rows and columns of pixels, stride; two images.
+OF_PIXELS = [(64, 256, 56, 1), (256, 512, 56, 2), (1024, 256, 14, 1), (2048, 512, 7, 1)]
+
+
+def differentiate(wanted, stride, padding, groups):
+    return functools.partial(
+        torch.ops.aten.convolution_backward,
+        bias_sizes=None,
+        stride=[stride] * 2,
+        padding=[padding] * 2,
+        dilation=[1, 1],
+        transposed=False,
+        output_padding=[0, 0],
+        groups=groups,
+        output_mask=[wanted == "images", wanted == "weight", False],
+    )
+
+
+def gradient_cases():
+    for channels, outputs, width, stride in OF_PIXELS:
+        images, weight = torch.rand(2, channels, width, width), torch.rand(outputs, channels, 1, 1)
+        gradient = torch.rand_like(F.conv2d(images, weight, stride=stride))
+        for wanted in ("images", "weight"):
+            name = f"convolution by 1 x 1, gradient of the {wanted}"
+            size = (channels, outputs, width, stride)
+            yield name, size, differentiate(wanted, stride, 0, 1), (gradient, images, weight)
+
+
+def depthwise_cases():
+    for channels, width, window, stride in DEPTHWISE:
+        images, weight = torch.rand(2, channels, width, width), torch.rand(channels, 1, window, window)
+        options = {"stride": stride, "padding": window // 2, "groups": channels}
+        convolve = functools.partial(F.conv2d, **options)
+        size = (channels, width, window, stride)
+        yield "depthwise convolution", size, convolve, (images, weight)
+        gradient = torch.rand_like(convolve(images, weight))
+        for wanted in ("images", "weight"):
+            name = f"depthwise convolution, gradient of the {wanted}"
+            yield name, size, differentiate(wanted, stride, window // 2, channels), (gradient, images, weight)
+
 
 def cases():
     """Name, sizes, function and its arguments."""
@@ -65,6 +110,8 @@ def cases():
         images = torch.rand(2, channels, width, width).to(memory_format=torch.channels_last)
         weight = torch.rand(outputs, channels, 1, 1)
         yield "convolution by 1 x 1, channels last", (channels, outputs, width), torch.conv2d, (images, weight)
+    yield from gradient_cases()
+    yield from depthwise_cases()
 
 
 def measure(function, arguments, chosen, repeats):

@@ -79,13 +79,14 @@ bool draw(torch::jit::Stack& stack) {
 }
 
 bool convolve(torch::jit::Stack& stack) { return multiply_pixels(stack) || convolve_planes(stack); }
+bool differentiate(torch::jit::Stack& stack) { return differentiate_pixels(stack) || differentiate_planes(stack); }
 
 constexpr OwnKernelRow kRows[] = {
     {"aten::bernoulli_.float", draw, Numbers::kToTheBit},
     {"aten::mm", multiply, Numbers::kRounded},
     {"aten::addmm", multiply_and_add, Numbers::kRounded},
     {"aten::convolution", convolve, Numbers::kRounded},
-    {"aten::convolution_backward", differentiate_planes, Numbers::kRounded},
+    {"aten::convolution_backward", differentiate, Numbers::kRounded},
 };
 
 }  // namespace

@@ -2,10 +2,14 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "runtime/torch/depthwise.h"
 #include "runtime/torch/kernel_stats.h"
 #include "runtime/torch/op_entry.h"
 
@@ -14,7 +18,9 @@ namespace {
 
 // Multiplications: oneDNN looks longer at its arguments, and lays the second one out anew. LibTorch's BLAS takes images
 // one by one.
-constexpr double kFewest = 1 << 25, kFewestOfPixels = 1 << 23;
+constexpr double kFewest = 1 << 25, kFewestOfPixels = 1 << 23, kFewestOfGradients = 1 << 22;
+// Pixels of an image: of fewer, products take those of all images together.
+constexpr int64_t kWorthAProduct = 64;
 
 // MKL has its best kernels for Intel's processors. Measured on AMD's alone: benchmarks/kernels_alone.py.
 bool is_processor_for_onednn() {
@@ -58,10 +64,9 @@ bool are(const c10::IValue& numbers, int64_t number) {
   return std::all_of(list.begin(), list.end(), [number](int64_t each) { return each == number; });
 }
 
-// Stride, padding, dilation, transposed, output padding, groups.
+// Padding, dilation, transposed, output padding, groups.
 bool is_of_single_pixels(const c10::IValue* arguments) {
-  return are(arguments[0], 1) && are(arguments[1], 0) && are(arguments[2], 1) && !arguments[3].toBool() &&
-         arguments[5].toInt() == 1;
+  return are(arguments[0], 0) && are(arguments[1], 1) && !arguments[2].toBool() && arguments[4].toInt() == 1;
 }
 
 bool serves_pixels(const at::Tensor& images, const at::Tensor& weight) {
@@ -83,6 +88,35 @@ at::Tensor& run(torch::jit::Stack& stack, size_t first, at::Tensor a, at::Tensor
   linear()->handle.callBoxed(stack);
   count(&KernelStats::multiplied);
   return stack[first].toTensor();
+}
+
+// Every stride-th pixel of every stride-th row.
+at::Tensor pixels_met(const at::Tensor& images, const c10::IValue& stride) {
+  const c10::List<int64_t> steps = stride.toIntList();
+  return images.slice(2, 0, std::nullopt, steps.get(0)).slice(3, 0, std::nullopt, steps.get(1));
+}
+
+// Of (images, channels, pixels): the pixels of all images side by side.
+at::Tensor side_by_side(const at::Tensor& images) { return images.transpose(0, 1).flatten(1); }
+
+// A matrix times each image.
+at::Tensor times_images(const at::Tensor& matrix, const at::Tensor& images) {
+  const int64_t count = images.size(0), pixels = images.size(2);
+  if (pixels < kWorthAProduct)
+    return matrix.mm(side_by_side(images)).unflatten(1, {count, pixels}).transpose(0, 1).contiguous();
+  at::Tensor result = at::empty({count, matrix.size(0), pixels}, images.options());
+  for (int64_t i = 0; i < count; ++i) {
+    at::Tensor to = result[i];
+    at::mm_out(to, matrix, images[i]);
+  }
+  return result;
+}
+
+// The sum over the images of one times the other.
+at::Tensor sum_of_products(const at::Tensor& gradients, const at::Tensor& images) {
+  at::Tensor result = gradients[0].mm(images[0].t());
+  for (int64_t i = 1; i < images.size(0); ++i) result.addmm_(gradients[i], images[i].t());
+  return result;
 }
 
 bool is_one(const c10::IValue& value) { return value.isScalar() && value.toScalar().equal(1); }
@@ -110,7 +144,7 @@ bool multiply_pixels(torch::jit::Stack& stack) {
   const size_t first = stack.size() - 9;
   const at::Tensor images = stack[first].toTensor(), weight = stack[first + 1].toTensor();
   const at::Tensor bias = stack[first + 2].isTensor() ? stack[first + 2].toTensor() : at::Tensor();
-  if (!is_of_single_pixels(&stack[first + 3]) || !serves_pixels(images, weight) ||
+  if (!are(stack[first + 3], 1) || !is_of_single_pixels(&stack[first + 4]) || !serves_pixels(images, weight) ||
       (bias.defined() && !is_row_of(bias, weight.size(0))))
     return false;
   const int64_t count = images.size(0), inputs = images.size(1), outputs = weight.size(0);
@@ -118,6 +152,34 @@ bool multiply_pixels(torch::jit::Stack& stack) {
   at::Tensor& result = run(stack, first, images.as_strided({count * pixels, inputs}, {inputs, 1}),
                            weight.as_strided({outputs, inputs}, {inputs, 1}), bias);
   result = result.as_strided({count, outputs, rows, columns}, {pixels * outputs, 1, columns * outputs, outputs});
+  return true;
+}
+
+// aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride,
+//                            SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding,
+//                            SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
+bool differentiate_pixels(torch::jit::Stack& stack) {
+  const size_t first = stack.size() - 11;
+  const at::Tensor gradient = stack[first].toTensor(), images = stack[first + 1].toTensor();
+  const at::Tensor weight = stack[first + 2].toTensor();
+  const c10::IValue& stride = stack[first + 4];
+  if (stride.toIntList().size() != 2 || !is_of_single_pixels(&stack[first + 5]) || !is_in_planes(images) ||
+      !is_in_planes(weight) || !is_plain_f32(gradient, 4) || weight.size(2) != 1 || weight.size(3) != 1 ||
+      !is_work_for(kFewestOfGradients, gradient, images.size(1)) || !is_onednn_here())
+    return false;
+  const at::Tensor matrix = weight.flatten(1), gradients = gradient.contiguous().flatten(2);
+  const c10::List<bool> mask = stack[first + 10].toBoolList();
+  at::Tensor of_images, of_weight, of_bias;
+  if (mask.get(0)) {
+    const at::Tensor pixels = times_images(matrix.t(), gradients).view(pixels_met(images, stride).sizes());
+    of_images = are(stride, 1) ? pixels : at::zeros_like(images);
+    if (!are(stride, 1)) pixels_met(of_images, stride).copy_(pixels);
+  }
+  if (mask.get(1)) of_weight = sum_of_products(gradients, pixels_met(images, stride).flatten(2)).view(weight.sizes());
+  if (mask.get(2)) of_bias = gradient.sum({0, 2, 3});
+  count(&KernelStats::multiplied);
+  stack.resize(first);
+  for (at::Tensor* result : {&of_images, &of_weight, &of_bias}) stack.emplace_back(std::move(*result));
   return true;
 }
 

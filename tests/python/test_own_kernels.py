@@ -244,6 +244,55 @@ def test_convolutions_that_are_products(name, backend):
     assert framejit.stats()["graphs"] == 1
 
 
+# Program, sizes of images and weight, and whether the gradients are products.
+GRADIENTS = {
+    "of pixels": (lambda x, w, b: F.conv2d(x, w, b), (2, 64, 28, 28), True),
+    "without a bias": (lambda x, w, b: F.conv2d(x, w), (2, 64, 28, 28), True),
+    "few pixels": (lambda x, w, b: F.conv2d(x, w, b), (3, 512, 7, 7), True),
+    "every other pixel": (lambda x, w, b: F.conv2d(x, w, b, stride=2), (2, 256, 33, 28), True),
+    "every third row": (lambda x, w, b: F.conv2d(x, w, b, stride=(3, 1)), (2, 128, 41, 28), True),
+    "images channels last": (
+        lambda x, w, b: F.conv2d(x.contiguous(memory_format=torch.channels_last), w, b),
+        (2, 64, 28, 28),
+        False,
+    ),
+    "weight apart": (lambda x, w, b: F.conv2d(x, w.repeat(1, 2, 1, 1)[:, ::2], b), (2, 64, 28, 28), False),
+    "few numbers": (lambda x, w, b: F.conv2d(x, w, b), (2, 64, 14, 14), False),
+    "with a border": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 64, 28, 28), False),
+    "of groups": (lambda x, w, b: F.conv2d(x, w[:, ::2].contiguous(), b, groups=2), (2, 64, 28, 28), False),
+    "of another type": (lambda x, w, b: F.conv2d(x.double(), w.double()), (2, 64, 28, 28), False),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_that_are_products(name, backend):
+    program, size, are_products = GRADIENTS[name]
+    torch.manual_seed(0)
+    given = [torch.randn(size), torch.randn(64, size[1], 1, 1), torch.randn(64)]
+
+    def gradients(call, of=lambda each: each):
+        wanted = [of(each).requires_grad_() for each in given]
+        result = call(*wanted)
+        tangent = torch.randn(result.shape, generator=torch.Generator().manual_seed(1))
+        return torch.autograd.grad(result, wanted, of(tangent).to(result.dtype), allow_unused=True)
+
+    expected, exact = gradients(program), gradients(program, torch.Tensor.double)
+    sums = gradients(program, lambda each: each.double().abs())  # of what errors are small beside
+    framejit.reset()
+    compiled, before = framejit.to_static(program, backend=backend, full_graph=True), multiplied()
+    for _ in range(2):
+        for mine, theirs, number, scale in zip(gradients(compiled), expected, exact, sums):
+            if theirs is None:
+                assert mine is None
+                continue
+            assert torch.equal(mine, theirs) or backend == "native"
+            assert backend == "aten" or ((mine - number).abs() <= 32 * torch.finfo(torch.float32).eps * scale).all()
+            assert mine.dtype == theirs.dtype and mine.stride() == theirs.stride()
+    assert (multiplied() >= before + 2) == (are_products and backend == "native" and computes_products())
+    assert framejit.stats()["graphs"] == 1
+
+
 def test_products_of_a_backward():
     torch.manual_seed(0)
     model, x = (
