@@ -70,15 +70,18 @@ FRAMEJIT_INLINE void copy_rows(const float* from, int64_t pitch, Pair size, floa
   std::memcpy(to, from, static_cast<size_t>(size[1]) * sizeof(float));
 }
 
-using Places = int32_t __attribute__((vector_size(4 * kLanes)));
+using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
+using Pairs = uint64_t __attribute__((vector_size(8 * kLanes)));
 
 // The columns of a row by turns.
 FRAMEJIT_INLINE void part_row(const float* from, int64_t columns, float* even, float* odd) {
   int64_t i = 0;
   for (; i + 2 * kLanes <= columns; i += 2 * kLanes) {
-    const Floats first = load(from + i), second = load(from + i + kLanes);
-    store(even + i / 2, __builtin_shuffle(first, second, Places{0, 2, 4, 6, 8, 10, 12, 14}));
-    store(odd + i / 2, __builtin_shuffle(first, second, Places{1, 3, 5, 7, 9, 11, 13, 15}));
+    Pairs pairs;
+    std::memcpy(&pairs, from + i, sizeof pairs);
+    const Words lower = __builtin_convertvector(pairs, Words), upper = __builtin_convertvector(pairs >> 32, Words);
+    std::memcpy(even + i / 2, &lower, sizeof lower);
+    std::memcpy(odd + i / 2, &upper, sizeof upper);
   }
   for (; i < columns; ++i) (i % 2 == 0 ? even : odd)[i / 2] = from[i];
 }
