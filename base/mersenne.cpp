@@ -9,23 +9,37 @@
 namespace framejit {
 namespace {
 
-constexpr size_t kSize = MersenneState::kSize, kShift = 397, kLanes = 8;
+constexpr size_t kSize = MersenneState::kSize, kShift = 397;
 constexpr uint32_t kUpper = 0x80000000, kLower = 0x7fffffff, kMatrix = 0x9908b0df;
 
 // Vectors of the compiler, which makes two halves of them where the processor's are shorter.
-using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
-using Longs = int64_t __attribute__((vector_size(4 * kLanes)));
-using Bits = int32_t __attribute__((vector_size(2 * kLanes)));
-using Bytes = uint8_t __attribute__((vector_size(kLanes / 2)));
+struct Vectors {
+  static constexpr size_t kLanes = 8;
+  using Words = uint32_t __attribute__((vector_size(32)));
+  using Longs = int64_t __attribute__((vector_size(32)));
+  using Bits = int32_t __attribute__((vector_size(16)));
+  using Bytes = uint8_t __attribute__((vector_size(4)));
+};
+struct WideVectors {
+  static constexpr size_t kLanes = 16;
+  using Words = uint32_t __attribute__((vector_size(64)));
+  using Longs = int64_t __attribute__((vector_size(64)));
+  using Bits = int32_t __attribute__((vector_size(32)));
+  using Bytes = uint8_t __attribute__((vector_size(8)));
+};
 
 #define FRAMEJIT_INLINE inline __attribute__((always_inline))
 
-FRAMEJIT_INLINE Words load(const uint32_t* from) {
-  Words words;
+template <class T>
+FRAMEJIT_INLINE T load(const uint32_t* from) {
+  T words;
   std::memcpy(&words, from, sizeof words);
   return words;
 }
-FRAMEJIT_INLINE void store(uint32_t* to, Words words) { std::memcpy(to, &words, sizeof words); }
+template <class T>
+FRAMEJIT_INLINE void store(uint32_t* to, const T& words) {
+  std::memcpy(to, &words, sizeof words);
+}
 
 template <class T>
 FRAMEJIT_INLINE T twisted(T word, T after, T shifted) {
@@ -42,47 +56,53 @@ FRAMEJIT_INLINE T tempered(T word) {
 }
 
 // Words from..end, each of which takes the one at `shifted` beyond it, which is at least a vector away.
+template <class V>
 FRAMEJIT_INLINE void twist(uint32_t* words, size_t from, size_t end, ptrdiff_t shifted) {
   size_t i = from;
-  for (; i + kLanes <= end; i += kLanes)
-    store(words + i, twisted(load(words + i), load(words + i + 1), load(words + i + shifted)));
+  using Words = typename V::Words;
+  for (; i + V::kLanes <= end; i += V::kLanes)
+    store(words + i, twisted(load<Words>(words + i), load<Words>(words + i + 1), load<Words>(words + i + shifted)));
   for (; i < end; ++i) words[i] = twisted(words[i], words[i + 1], words[i + shifted]);
 }
 
+template <class V>
 FRAMEJIT_INLINE void make_next_state(uint32_t* words) {
   constexpr auto kBack = static_cast<ptrdiff_t>(kShift) - static_cast<ptrdiff_t>(kSize);
-  twist(words, 0, kSize - kShift, kShift);
-  twist(words, kSize - kShift, kSize - 1, kBack);
+  twist<V>(words, 0, kSize - kShift, kShift);
+  twist<V>(words, kSize - kShift, kSize - 1, kBack);
   words[kSize - 1] = twisted(words[kSize - 1], words[0], words[kShift - 1]);
 }
 
+template <class V>
 FRAMEJIT_INLINE void temper(const uint32_t* words, uint32_t* numbers, size_t count) {
   size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store(numbers + i, tempered(load(words + i)));
+  for (; i + V::kLanes <= count; i += V::kLanes) store(numbers + i, tempered(load<typename V::Words>(words + i)));
   for (; i < count; ++i) numbers[i] = tempered(words[i]);
 }
 
 constexpr int64_t kDrawn = (int64_t{1} << 53) - 1;
 
 // Of all bits, where there is a result.
-FRAMEJIT_INLINE void put(float* results, Bits drawn) {
-  const Bits ones = drawn & 0x3f800000;  // the bits of 1.0f
+template <class V>
+FRAMEJIT_INLINE void put(float* results, const typename V::Bits& drawn) {
+  const typename V::Bits ones = drawn & 0x3f800000;  // the bits of 1.0f
   std::memcpy(results, &ones, sizeof ones);
 }
-FRAMEJIT_INLINE void put(uint8_t* results, Bits drawn) {
-  const Bytes ones = __builtin_convertvector(drawn & 1, Bytes);
+template <class V>
+FRAMEJIT_INLINE void put(uint8_t* results, const typename V::Bits& drawn) {
+  const auto ones = __builtin_convertvector(drawn & 1, typename V::Bytes);
   std::memcpy(results, &ones, sizeof ones);
 }
 
-template <class T>
+template <class V, class T>
 FRAMEJIT_INLINE void compare(const uint32_t* numbers, int64_t bound, T* results, size_t count) {
-  constexpr size_t kPairs = kLanes / 2;
+  constexpr size_t kPairs = V::kLanes / 2;
   size_t i = 0;
   for (; i + kPairs <= count; i += kPairs) {
-    Longs pairs;
+    typename V::Longs pairs;
     std::memcpy(&pairs, numbers + 2 * i, sizeof pairs);
-    const Longs halves = (pairs << 32) | ((pairs >> 32) & 0xffffffff);
-    put(results + i, __builtin_convertvector((halves & kDrawn) < bound, Bits));
+    const typename V::Longs halves = (pairs << 32) | ((pairs >> 32) & 0xffffffff);
+    put<V>(results + i, __builtin_convertvector((halves & kDrawn) < bound, typename V::Bits));
   }
   for (; i < count; ++i) {
     const auto pair = static_cast<int64_t>(uint64_t{numbers[2 * i]} << 32 | numbers[2 * i + 1]);
@@ -90,20 +110,20 @@ FRAMEJIT_INLINE void compare(const uint32_t* numbers, int64_t bound, T* results,
   }
 }
 
-template <class T>
+template <class V, class T>
 FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<T> results) {
   std::array<uint32_t, kSize + 1> numbers;  // one may be left of the state before
   size_t left = 0, done = 0;
   while (done < results.size()) {
     if (state.next == kSize) {
-      make_next_state(state.words.data());
+      make_next_state<V>(state.words.data());
       state.next = 0;
     }
     const size_t taken = std::min(kSize - state.next, 2 * (results.size() - done) - left);
-    temper(state.words.data() + state.next, numbers.data() + left, taken);
+    temper<V>(state.words.data() + state.next, numbers.data() + left, taken);
     state.next += taken;
     const size_t pairs = (left + taken) / 2;
-    compare(numbers.data(), bound, results.data() + done, pairs);
+    compare<V>(numbers.data(), bound, results.data() + done, pairs);
     done += pairs;
     if (2 * pairs < left + taken) {
       numbers[0] = numbers[2 * pairs];
@@ -117,21 +137,33 @@ FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<T> resu
 #if defined(__x86_64__)
 template <class T>
 __attribute__((target("avx2"))) void draw_avx2(MersenneState& state, int64_t bound, std::span<T> results) {
-  draw(state, bound, results);
+  draw<Vectors>(state, bound, results);
 }
-bool has_avx2() { return __builtin_cpu_supports("avx2"); }
-#else
 template <class T>
-void draw_avx2(MersenneState& state, int64_t bound, std::span<T> results) {
-  draw(state, bound, results);
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void draw_avx512(MersenneState& state, int64_t bound,
+                                                                               std::span<T> results) {
+  draw<WideVectors>(state, bound, results);
 }
-bool has_avx2() { return false; }
 #endif
 
 template <class T>
+using Draw = void (*)(MersenneState& state, int64_t bound, std::span<T> results);
+
+template <class T>
+Draw<T> draw_of_this_processor() {
+#if defined(__x86_64__)
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512) return draw_avx512<T>;
+  if (__builtin_cpu_supports("avx2")) return draw_avx2<T>;
+#endif
+  return draw<Vectors, T>;
+}
+
+template <class T>
 void draw_here(MersenneState& state, uint64_t bound, std::span<T> results) {
-  static const bool avx2 = has_avx2();
-  (avx2 ? draw_avx2<T> : draw<T>)(state, static_cast<int64_t>(bound), results);
+  static const Draw<T> draw = draw_of_this_processor<T>();
+  draw(state, static_cast<int64_t>(bound), results);
 }
 
 }  // namespace
