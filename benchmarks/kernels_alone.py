@@ -41,7 +41,7 @@ OF_ROWS = {
 
 
 # Rows, inner, columns; the layouts of the factors.
-PRODUCTS = [(256, 256, 256), (256, 256, 768), (256, 1024, 256), (394, 768, 192), (1024, 1024, 1024)]
+PRODUCTS = [(256, 256, 256), (256, 256, 768), (256, 1024, 256), (256, 256, 1024), (394, 768, 192), (1024, 1024, 1024)]
 LAYOUTS = {
     "mm": lambda a, b: (a, b),
     "mm, second transposed": lambda a, b: (a, b.t().contiguous().t()),

@@ -52,10 +52,14 @@ bool is_work_for(double fewest, const at::Tensor& a, int64_t columns) {
   return static_cast<double>(a.numel()) * static_cast<double>(columns) >= fewest;
 }
 
-// Not with a first factor that is a transposed one: oneDNN is slower there.
+// oneDNN lays a first factor that is a transposed one out anew, which pays where the second is larger.
+bool is_first(const at::Tensor& a, int64_t columns) {
+  return a.is_contiguous() || (a.t().is_contiguous() && columns >= 2 * a.size(0));
+}
+
 bool serves(const at::Tensor& a, const at::Tensor& b) {
   return is_plain_f32(a, 2) && is_plain_f32(b, 2) && a.size(1) == b.size(0) && is_work_for(kFewest, a, b.size(1)) &&
-         a.is_contiguous() && (b.is_contiguous() || b.t().is_contiguous()) && is_onednn_here();
+         is_first(a, b.size(1)) && (b.is_contiguous() || b.t().is_contiguous()) && is_onednn_here();
 }
 
 // All of them.
