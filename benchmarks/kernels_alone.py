@@ -47,6 +47,8 @@ LAYOUTS = {
     "mm, second transposed": lambda a, b: (a, b.t().contiguous().t()),
     "mm, first transposed": lambda a, b: (a.t().contiguous().t(), b),
 }
+# Batches, rows, inner, columns: of attention.
+BATCHES = [(16, 128, 32, 128), (16, 128, 128, 64), (6, 197, 64, 197), (6, 197, 197, 64)]
 # Channels, those of the result, rows and columns of pixels; two images.
 CONVOLUTIONS = [(24, 72, 56), (64, 256, 56), (256, 64, 56), (512, 128, 28), (256, 1024, 14), (2048, 512, 7)]
 
@@ -106,6 +108,9 @@ def cases():
     for name, laid_out in LAYOUTS.items():
         for rows, inner, columns in PRODUCTS:
             yield name, (rows, inner, columns), torch.mm, laid_out(torch.rand(rows, inner), torch.rand(inner, columns))
+    for batches, rows, inner, columns in BATCHES:
+        size = (batches, rows, inner, columns)
+        yield "bmm", size, torch.bmm, (torch.rand(batches, rows, inner), torch.rand(batches, inner, columns))
     for channels, outputs, width in CONVOLUTIONS:
         images = torch.rand(2, channels, width, width).to(memory_format=torch.channels_last)
         weight = torch.rand(outputs, channels, 1, 1)

@@ -85,6 +85,7 @@ constexpr OwnKernelRow kRows[] = {
     {"aten::bernoulli_.float", draw, Numbers::kToTheBit},
     {"aten::mm", multiply, Numbers::kRounded},
     {"aten::addmm", multiply_and_add, Numbers::kRounded},
+    {"aten::bmm", multiply_batches, Numbers::kRounded},
     {"aten::convolution", convolve, Numbers::kRounded},
     {"aten::convolution_backward", differentiate, Numbers::kRounded},
 };

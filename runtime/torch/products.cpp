@@ -3,7 +3,9 @@
 #include <ATen/Context.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -13,12 +15,19 @@
 #include "runtime/torch/kernel_stats.h"
 #include "runtime/torch/op_entry.h"
 
+// LibTorch exports it, and has no header for it: null where a release does not. `result` becomes alpha times the
+// product, and beta times what it holds if that is not zero.
+namespace at::native {
+__attribute__((weak, visibility("default"))) void mkldnn_matmul(const Tensor& mat1, const Tensor& mat2,
+                                                                const Tensor& result, float beta, float alpha);
+}
+
 namespace framejit::torchlib {
 namespace {
 
 // Multiplications: oneDNN looks longer at its arguments, and lays the second one out anew. LibTorch's BLAS takes images
 // one by one.
-constexpr double kFewest = 1 << 25, kFewestOfPixels = 1 << 23, kFewestOfGradients = 1 << 22;
+constexpr double kFewest = 1 << 24, kFewestOfPixels = 1 << 23, kFewestOfGradients = 1 << 22, kFewestOfBatches = 1 << 23;
 // Pixels of an image: of fewer, products take those of all images together.
 constexpr int64_t kWorthAProduct = 64;
 
@@ -37,7 +46,24 @@ const OpEntry* linear() {
   return op;
 }
 
-bool is_onednn_here() { return is_processor_for_onednn() && at::globalContext().userEnabledMkldnn() && linear(); }
+// Asked once: no promise holds the function to take f32 on each processor.
+bool multiplies_f32() {
+  if (!at::native::mkldnn_matmul) return false;
+  try {
+    const at::Tensor twos = at::full({2, 2}, 2.0, at::kFloat), result = at::ones_like(twos);
+    at::native::mkldnn_matmul(twos, twos.t(), result, 0, 1);
+    at::native::mkldnn_matmul(twos, twos, result, 1, 1);
+    return result.equal(at::full_like(twos, 16.0));
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+bool is_onednn_here() {
+  if (!is_processor_for_onednn() || !at::globalContext().userEnabledMkldnn() || !linear()) return false;
+  static const bool multiplies = multiplies_f32();
+  return multiplies;
+}
 
 bool is_plain_f32(const at::Tensor& tensor, int64_t dim) {
   return tensor.dim() == dim && tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
@@ -52,14 +78,12 @@ bool is_work_for(double fewest, const at::Tensor& a, int64_t columns) {
   return static_cast<double>(a.numel()) * static_cast<double>(columns) >= fewest;
 }
 
-// oneDNN lays a first factor that is a transposed one out anew, which pays where the second is larger.
-bool is_first(const at::Tensor& a, int64_t columns) {
-  return a.is_contiguous() || (a.t().is_contiguous() && columns >= 2 * a.size(0));
-}
+// One or a batch, each by rows or by columns, without gaps.
+bool are_matrices(const at::Tensor& tensor) { return tensor.is_contiguous() || tensor.mT().is_contiguous(); }
 
 bool serves(const at::Tensor& a, const at::Tensor& b) {
   return is_plain_f32(a, 2) && is_plain_f32(b, 2) && a.size(1) == b.size(0) && is_work_for(kFewest, a, b.size(1)) &&
-         is_first(a, b.size(1)) && (b.is_contiguous() || b.t().is_contiguous()) && is_onednn_here();
+         are_matrices(a) && are_matrices(b) && is_onednn_here();
 }
 
 // All of them.
@@ -78,6 +102,17 @@ bool serves_pixels(const at::Tensor& images, const at::Tensor& weight) {
          weight.size(1) == images.size(1) && weight.stride(1) == 1 && weight.stride(0) == weight.size(1) &&
          is_work_for(kFewestOfPixels, images, weight.size(0)) && images.is_contiguous(at::MemoryFormat::ChannelsLast) &&
          !images.is_contiguous() && is_onednn_here();
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::Tensor result) {
+  at::native::mkldnn_matmul(a, b, result, 0, 1);
+  return result;
+}
+
+void give(torch::jit::Stack& stack, size_t first, at::Tensor result) {
+  count(&KernelStats::multiplied);
+  stack.resize(first);
+  stack.emplace_back(std::move(result));
 }
 
 // `b`: a row for each column of the result, which takes the arguments' place.
@@ -107,19 +142,20 @@ at::Tensor side_by_side(const at::Tensor& images) { return images.transpose(0, 1
 at::Tensor times_images(const at::Tensor& matrix, const at::Tensor& images) {
   const int64_t count = images.size(0), pixels = images.size(2);
   if (pixels < kWorthAProduct)
-    return matrix.mm(side_by_side(images)).unflatten(1, {count, pixels}).transpose(0, 1).contiguous();
+    return product(matrix, side_by_side(images), at::empty({matrix.size(0), count * pixels}, images.options()))
+        .unflatten(1, {count, pixels})
+        .transpose(0, 1)
+        .contiguous();
   at::Tensor result = at::empty({count, matrix.size(0), pixels}, images.options());
-  for (int64_t i = 0; i < count; ++i) {
-    at::Tensor to = result[i];
-    at::mm_out(to, matrix, images[i]);
-  }
+  for (int64_t i = 0; i < count; ++i) product(matrix, images[i], result[i]);
   return result;
 }
 
 // The sum over the images of one times the other.
 at::Tensor sum_of_products(const at::Tensor& gradients, const at::Tensor& images) {
-  at::Tensor result = gradients[0].mm(images[0].t());
-  for (int64_t i = 1; i < images.size(0); ++i) result.addmm_(gradients[i], images[i].t());
+  at::Tensor result = at::empty({gradients.size(1), images.size(1)}, images.options());
+  for (int64_t i = 0; i < images.size(0); ++i)
+    at::native::mkldnn_matmul(gradients[i], images[i].t(), result, i == 0 ? 0 : 1, 1);
   return result;
 }
 
@@ -131,16 +167,27 @@ bool multiply(torch::jit::Stack& stack) {
   const size_t first = stack.size() - 2;
   const at::Tensor a = stack[first].toTensor(), b = stack[first + 1].toTensor();
   if (!serves(a, b)) return false;
-  run(stack, first, a, b.t(), {});
+  give(stack, first, product(a, b, at::empty({a.size(0), b.size(1)}, a.options())));
   return true;
 }
 
 bool multiply_and_add(torch::jit::Stack& stack) {
   const size_t first = stack.size() - 5;
   const at::Tensor bias = stack[first].toTensor(), a = stack[first + 1].toTensor(), b = stack[first + 2].toTensor();
-  if (!is_one(stack[first + 3]) || !is_one(stack[first + 4]) || !serves(a, b) || !is_row_of(bias, b.size(1)))
+  if (!is_one(stack[first + 3]) || !is_one(stack[first + 4]) || !serves(a, b) || !a.is_contiguous() ||
+      !is_row_of(bias, b.size(1)))
     return false;
   run(stack, first, a, b.t(), bias);
+  return true;
+}
+
+bool multiply_batches(torch::jit::Stack& stack) {
+  const size_t first = stack.size() - 2;
+  const at::Tensor a = stack[first].toTensor(), b = stack[first + 1].toTensor();
+  if (!is_plain_f32(a, 3) || !is_plain_f32(b, 3) || a.size(0) != b.size(0) || a.size(2) != b.size(1) ||
+      !is_work_for(kFewestOfBatches, a, b.size(2)) || !are_matrices(a) || !are_matrices(b) || !is_onednn_here())
+    return false;
+  give(stack, first, product(a, b, at::empty({a.size(0), a.size(1), b.size(2)}, a.options())));
   return true;
 }
 
