@@ -16,6 +16,8 @@ namespace framejit::torchlib {
 namespace {
 
 constexpr int64_t kWorthAThread = 1 << 16;  // multiplications
+// A gradient of images is put together of as many parts for each direction.
+constexpr int64_t kLargestStride = 16;
 
 bool is_plain_image(const at::Tensor& tensor) {
   return tensor.dim() == 4 && tensor.numel() > 0 && tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
@@ -35,7 +37,7 @@ std::optional<WindowShape> shape_of(const at::Tensor& images, const at::Tensor& 
       images.size(1) != groups || weight.size(0) != groups || weight.size(1) != 1)
     return std::nullopt;
   const auto stride = pair(arguments[0], 1), padding = pair(arguments[1], 0), dilation = pair(arguments[2], 1);
-  if (!stride || !padding || !dilation) return std::nullopt;
+  if (!stride || !padding || !dilation || std::max((*stride)[0], (*stride)[1]) > kLargestStride) return std::nullopt;
   const WindowShape shape{
       {images.size(2), images.size(3)}, {weight.size(2), weight.size(3)}, *stride, *padding, *dilation};
   return shape.result()[0] > 0 && shape.result()[1] > 0 ? std::optional(shape) : std::nullopt;

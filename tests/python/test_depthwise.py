@@ -43,6 +43,7 @@ CASES = {
     "large planes": (depthwise(stride=2, padding=1), {"size": (1, 8, 112, 112)}, True),
     "without a bias": (lambda x, w, b: F.conv2d(x, w, groups=CHANNELS) * b[:, None, None], {}, True),
     "gradient of one number": (lambda x, w, b: F.conv2d(x, w, b, groups=CHANNELS).mean((2, 3)), {}, True),
+    "places far apart": (depthwise(stride=(1, 17)), {}, False),
     "f64": (depthwise(padding=1), {"dtype": torch.float64}, False),
     "two windows for each channel": (lambda x, w, b: F.conv2d(x[:, :12], w, b, groups=12), {}, False),
     "images channels last": (
