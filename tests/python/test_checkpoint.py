@@ -329,6 +329,7 @@ def test_the_call_is_eagers_where_the_function_may_not_run_twice(what):
         assert all(torch.equal(a, b) for a, b in zip(run(f), result))
 
 
+@pytest.mark.runs_once("eager's torch.cond starts Dynamo, which follows the branch as well")
 def test_a_branch_inside_may_not_set_grad_mode():
     """It is followed whether it runs or not. An error is asked for, since eager's torch.cond would start Dynamo."""
 
