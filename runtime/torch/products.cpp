@@ -13,7 +13,6 @@
 
 #include "runtime/torch/depthwise.h"
 #include "runtime/torch/kernel_stats.h"
-#include "runtime/torch/op_entry.h"
 
 // LibTorch exports it, and has no header for it: null where a release does not. `result` becomes alpha times the
 // product, and beta times what it holds if that is not zero.
@@ -25,8 +24,7 @@ __attribute__((weak, visibility("default"))) void mkldnn_matmul(const Tensor& ma
 namespace framejit::torchlib {
 namespace {
 
-// Multiplications: oneDNN looks longer at its arguments, and lays the second one out anew. LibTorch's BLAS takes images
-// one by one.
+// Multiplications: oneDNN looks longer at its arguments. LibTorch's BLAS takes images one by one.
 constexpr double kFewest = 1 << 24, kFewestOfPixels = 1 << 23, kFewestOfGradients = 1 << 22, kFewestOfBatches = 1 << 23;
 // Pixels of an image: of fewer, products take those of all images together.
 constexpr int64_t kWorthAProduct = 64;
@@ -39,11 +37,6 @@ bool is_processor_for_onednn() {
 #else
   return false;
 #endif
-}
-
-const OpEntry* linear() {
-  static const OpEntry* const op = op_entry_by_name("mkldnn::_linear_pointwise");
-  return op;
 }
 
 // Asked once: no promise holds the function to take f32 on each processor.
@@ -60,7 +53,7 @@ bool multiplies_f32() {
 }
 
 bool is_onednn_here() {
-  if (!is_processor_for_onednn() || !at::globalContext().userEnabledMkldnn() || !linear()) return false;
+  if (!is_processor_for_onednn() || !at::globalContext().userEnabledMkldnn()) return false;
   static const bool multiplies = multiplies_f32();
   return multiplies;
 }
@@ -104,6 +97,7 @@ bool serves_pixels(const at::Tensor& images, const at::Tensor& weight) {
          !images.is_contiguous() && is_onednn_here();
 }
 
+// A row is added by LibTorch: within oneDNN's product it costs more, a quarter of the product at some sizes.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::Tensor result) {
   at::native::mkldnn_matmul(a, b, result, 0, 1);
   return result;
@@ -113,20 +107,6 @@ void give(torch::jit::Stack& stack, size_t first, at::Tensor result) {
   count(&KernelStats::multiplied);
   stack.resize(first);
   stack.emplace_back(std::move(result));
-}
-
-// `b`: a row for each column of the result, which takes the arguments' place.
-at::Tensor& run(torch::jit::Stack& stack, size_t first, at::Tensor a, at::Tensor b, const at::Tensor& bias) {
-  stack.resize(first);
-  stack.emplace_back(std::move(a));
-  stack.emplace_back(std::move(b));
-  stack.emplace_back(bias.defined() ? c10::IValue(bias) : c10::IValue());
-  stack.emplace_back("none");
-  stack.emplace_back(c10::List<std::optional<at::Scalar>>());
-  stack.emplace_back("");
-  linear()->handle.callBoxed(stack);
-  count(&KernelStats::multiplied);
-  return stack[first].toTensor();
 }
 
 // Every stride-th pixel of every stride-th row.
@@ -174,10 +154,9 @@ bool multiply(torch::jit::Stack& stack) {
 bool multiply_and_add(torch::jit::Stack& stack) {
   const size_t first = stack.size() - 5;
   const at::Tensor bias = stack[first].toTensor(), a = stack[first + 1].toTensor(), b = stack[first + 2].toTensor();
-  if (!is_one(stack[first + 3]) || !is_one(stack[first + 4]) || !serves(a, b) || !a.is_contiguous() ||
-      !is_row_of(bias, b.size(1)))
+  if (!is_one(stack[first + 3]) || !is_one(stack[first + 4]) || !serves(a, b) || !is_row_of(bias, b.size(1)))
     return false;
-  run(stack, first, a, b.t(), bias);
+  give(stack, first, product(a, b, at::empty({a.size(0), b.size(1)}, a.options())).add_(bias));
   return true;
 }
 
@@ -200,9 +179,12 @@ bool multiply_pixels(torch::jit::Stack& stack) {
     return false;
   const int64_t count = images.size(0), inputs = images.size(1), outputs = weight.size(0);
   const int64_t rows = images.size(2), columns = images.size(3), pixels = rows * columns;
-  at::Tensor& result = run(stack, first, images.as_strided({count * pixels, inputs}, {inputs, 1}),
-                           weight.as_strided({outputs, inputs}, {inputs, 1}), bias);
-  result = result.as_strided({count, outputs, rows, columns}, {pixels * outputs, 1, columns * outputs, outputs});
+  const at::Tensor result = product(images.as_strided({count * pixels, inputs}, {inputs, 1}),
+                                    weight.as_strided({inputs, outputs}, {1, inputs}),
+                                    at::empty({count * pixels, outputs}, images.options()));
+  if (bias.defined()) result.add_(bias);
+  give(stack, first,
+       result.as_strided({count, outputs, rows, columns}, {pixels * outputs, 1, columns * outputs, outputs}));
   return true;
 }
 

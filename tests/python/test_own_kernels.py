@@ -176,7 +176,7 @@ PRODUCTS = {
     "with a row added": (lambda a, b, c: torch.addmm(c[0], a, b), True),
     "of a linear layer": (lambda a, b, c: F.linear(a, b.t().contiguous(), c[0]), True),
     "first transposed": (lambda a, b, c: a.t().contiguous().t() @ b, True),
-    "first transposed, with a row added": (lambda a, b, c: torch.addmm(c[0], a.t().contiguous().t(), b), False),
+    "first transposed, with a row added": (lambda a, b, c: torch.addmm(c[0], a.t().contiguous().t(), b), True),
     "with a matrix added": (lambda a, b, c: torch.addmm(c, a, b), False),
     "with a column added": (lambda a, b, c: torch.addmm(c[:, :1], a, b), False),
     "scaled": (lambda a, b, c: torch.addmm(c[0], a, b, alpha=2), False),
