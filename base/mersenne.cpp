@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/vector_width.h"
+
 // How vectors are passed depends on the processor asked for; here all that take one are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -13,19 +15,14 @@ constexpr size_t kSize = MersenneState::kSize, kShift = 397;
 constexpr uint32_t kUpper = 0x80000000, kLower = 0x7fffffff, kMatrix = 0x9908b0df;
 
 // Vectors of the compiler, which makes two halves of them where the processor's are shorter.
+// GCC forgets an attribute that depends on a parameter where it is an alias's.
+template <size_t kBytes>
 struct Vectors {
-  static constexpr size_t kLanes = 8;
-  using Words = uint32_t __attribute__((vector_size(32)));
-  using Longs = int64_t __attribute__((vector_size(32)));
-  using Bits = int32_t __attribute__((vector_size(16)));
-  using Bytes = uint8_t __attribute__((vector_size(4)));
-};
-struct WideVectors {
-  static constexpr size_t kLanes = 16;
-  using Words = uint32_t __attribute__((vector_size(64)));
-  using Longs = int64_t __attribute__((vector_size(64)));
-  using Bits = int32_t __attribute__((vector_size(32)));
-  using Bytes = uint8_t __attribute__((vector_size(8)));
+  static constexpr size_t kLanes = kBytes / 4;
+  typedef uint32_t Words __attribute__((vector_size(kBytes)));     // NOLINT(modernize-use-using)
+  typedef int64_t Longs __attribute__((vector_size(kBytes)));      // NOLINT(modernize-use-using)
+  typedef int32_t Bits __attribute__((vector_size(kBytes / 2)));   // NOLINT(modernize-use-using)
+  typedef uint8_t Bytes __attribute__((vector_size(kBytes / 8)));  // NOLINT(modernize-use-using)
 };
 
 #define FRAMEJIT_INLINE inline __attribute__((always_inline))
@@ -136,34 +133,24 @@ FRAMEJIT_INLINE void draw(MersenneState& state, int64_t bound, std::span<T> resu
 
 #if defined(__x86_64__)
 template <class T>
-__attribute__((target("avx2"))) void draw_avx2(MersenneState& state, int64_t bound, std::span<T> results) {
-  draw<Vectors>(state, bound, results);
+__attribute__((target("avx2,fma"))) void draw_avx2(MersenneState& state, int64_t bound, std::span<T> results) {
+  draw<Vectors<32>>(state, bound, results);
 }
 template <class T>
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void draw_avx512(MersenneState& state, int64_t bound,
                                                                                std::span<T> results) {
-  draw<WideVectors>(state, bound, results);
+  draw<Vectors<64>>(state, bound, results);
 }
 #endif
-
-template <class T>
-using Draw = void (*)(MersenneState& state, int64_t bound, std::span<T> results);
-
-template <class T>
-Draw<T> draw_of_this_processor() {
-#if defined(__x86_64__)
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512) return draw_avx512<T>;
-  if (__builtin_cpu_supports("avx2")) return draw_avx2<T>;
-#endif
-  return draw<Vectors, T>;
-}
 
 template <class T>
 void draw_here(MersenneState& state, uint64_t bound, std::span<T> results) {
-  static const Draw<T> draw = draw_of_this_processor<T>();
-  draw(state, static_cast<int64_t>(bound), results);
+#if defined(__x86_64__)
+  const VectorWidth width = vector_width();
+  if (width == VectorWidth::kAvx512) return draw_avx512(state, static_cast<int64_t>(bound), results);
+  if (width == VectorWidth::kAvx2) return draw_avx2(state, static_cast<int64_t>(bound), results);
+#endif
+  draw<Vectors<32>>(state, static_cast<int64_t>(bound), results);
 }
 
 }  // namespace

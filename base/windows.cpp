@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/vector_width.h"
+
 // How vectors are passed depends on the processor asked for; here all that take one are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -107,27 +109,20 @@ FRAMEJIT_INLINE void correlate(const float* from, int64_t row_step, const int64_
   for (int64_t i = 0; i < kTaps; ++i) sums[i] += sum_of(sum[i]);
 }
 
-// A loop above, for the processor that this one is.
 #if defined(__x86_64__)
 template <auto loop, class... Arguments>
 __attribute__((target("avx2,fma"))) void run_wide(Arguments... arguments) {
   loop(arguments...);
 }
-bool is_wide() {
-  static const bool found = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return found;
-}
-#else
-template <auto loop, class... Arguments>
-void run_wide(Arguments... arguments) {
-  loop(arguments...);
-}
-bool is_wide() { return false; }
 #endif
 
+// A loop above.
 template <auto loop, class... Arguments>
 void run_loop(Arguments... arguments) {
-  is_wide() ? run_wide<loop>(arguments...) : loop(arguments...);
+#if defined(__x86_64__)
+  if (vector_width() != VectorWidth::kPlain) return run_wide<loop>(arguments...);
+#endif
+  loop(arguments...);
 }
 
 // Of a plane that WindowSums reads: `result` in whole vectors.
@@ -270,9 +265,10 @@ void PlaneGradient::run_phase(const Phase& phase, float* result) {
 }
 
 WindowGradient::WindowGradient(const WindowShape& shape)
-    : shape_(shape),
+    : size_({shape.result()[0], in_vectors(shape.result())[1]}),
+      row_stride_(shape.stride[0]),
       plane_(shape.plane, shape.padding, size_read(shape, in_vectors(shape.result())), shape.stride[1]),
-      gradient_(shape.result(), {0, 0}, {shape.result()[0], in_vectors(shape.result())[1]}, 1),
+      gradient_(shape.result(), {0, 0}, size_, 1),
       offsets_(offsets_of_taps(shape, plane_)) {
   offsets_.resize(static_cast<size_t>(rounded_up(shape.taps(), kTaps)));
 }
@@ -280,11 +276,10 @@ WindowGradient::WindowGradient(const WindowShape& shape)
 void WindowGradient::add(const float* plane, const float* gradient, std::span<float> taps) {
   plane_.fill(plane);
   gradient_.fill(gradient);
-  const Pair size = {shape_.result()[0], gradient_.row_step()};
   for (size_t tap = 0; tap < taps.size(); tap += kTaps) {
     float sums[kTaps] = {};
-    run_loop<correlate>(plane_.row(0), plane_.row_step() * shape_.stride[0], offsets_.data() + tap, gradient_.row(0),
-                        size, sums);
+    run_loop<correlate>(plane_.row(0), plane_.row_step() * row_stride_, offsets_.data() + tap, gradient_.row(0), size_,
+                        sums);
     for (size_t i = 0; i < std::min<size_t>(kTaps, taps.size() - tap); ++i) taps[tap + i] += sums[i];
   }
 }

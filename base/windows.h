@@ -89,7 +89,8 @@ class WindowGradient {
   void add(const float* plane, const float* gradient, std::span<float> taps);
 
  private:
-  const WindowShape shape_;
+  const WindowShape::Pair size_;  // of the gradient, its columns in whole vectors
+  const int64_t row_stride_;
   PaddedPlane plane_, gradient_;
   std::vector<int64_t> offsets_;  // by tap, and some more
 };

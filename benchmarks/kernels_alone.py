@@ -51,13 +51,10 @@ LAYOUTS = {
 BATCHES = [(16, 128, 32, 128), (16, 128, 128, 64), (6, 197, 64, 197), (6, 197, 197, 64)]
 # Channels, those of the result, rows and columns of pixels; two images.
 CONVOLUTIONS = [(24, 72, 56), (64, 256, 56), (256, 64, 56), (512, 128, 28), (256, 1024, 14), (2048, 512, 7)]
-
+# The same with a stride, not channels last.
+OF_PIXELS = [(64, 256, 56, 1), (256, 512, 56, 2), (1024, 256, 14, 1), (2048, 512, 7, 1)]
 # Channels, rows and columns of pixels, window, stride; two images. MobileNet-v3 has them.
 DEPTHWISE = [(16, 112, 3, 2), (72, 56, 3, 2), (88, 28, 3, 1), (96, 28, 5, 2), (240, 14, 5, 1), (576, 7, 5, 1)]
-
-
-# Channels, those of the result, rows and columns of pixels, stride; two images.
-OF_PIXELS = [(64, 256, 56, 1), (256, 512, 56, 2), (1024, 256, 14, 1), (2048, 512, 7, 1)]
 
 
 def differentiate(wanted, stride, padding, groups):

@@ -117,6 +117,7 @@ void CastInputs::count_reads() {
 RefusedNode CastInputs::find() {
   static const graph::OpId to_copy = op_entry_by_name("aten::_to_copy")->id;
   std::vector<bool> known(recording_.inputs.size());
+  recording_.cast_once.clear();
   for (size_t n = 0; n < graph_.node_count(); ++n) {
     const graph::Node& node = graph_.node(NodeId(n));
     if (node.erased || node.op != to_copy || !node.arg(0).is_value()) continue;

@@ -1,7 +1,6 @@
 #include "runtime/torch/depthwise.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -10,7 +9,9 @@
 #include <optional>
 
 #include "base/windows.h"
+#include "runtime/torch/convolution_calls.h"
 #include "runtime/torch/kernel_stats.h"
+#include "runtime/torch/plain_tensors.h"
 
 namespace framejit::torchlib {
 namespace {
@@ -19,24 +20,17 @@ constexpr int64_t kWorthAThread = 1 << 16;  // multiplications
 // A gradient of images is put together of as many parts for each direction.
 constexpr int64_t kLargestStride = 16;
 
-bool is_plain_image(const at::Tensor& tensor) {
-  return tensor.dim() == 4 && tensor.numel() > 0 && tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
-         tensor.layout() == at::kStrided && !tensor.is_neg() && !at::isTensorSubclassLike(tensor);
-}
-
 std::optional<WindowShape::Pair> pair(const c10::IValue& numbers, int64_t least) {
   const c10::List<int64_t> list = numbers.toIntList();
   if (list.size() != 2 || list.get(0) < least || list.get(1) < least) return std::nullopt;
   return WindowShape::Pair{list.get(0), list.get(1)};
 }
 
-// Stride, padding, dilation, transposed, output padding, groups.
-std::optional<WindowShape> shape_of(const at::Tensor& images, const at::Tensor& weight, const c10::IValue* arguments) {
-  const int64_t groups = arguments[5].toInt();
-  if (!is_in_planes(images) || !is_in_planes(weight) || arguments[3].toBool() || groups < 2 ||
-      images.size(1) != groups || weight.size(0) != groups || weight.size(1) != 1)
+std::optional<WindowShape> shape_of(const at::Tensor& images, const at::Tensor& weight, const WindowArguments& window) {
+  if (!is_in_planes(images) || !is_in_planes(weight) || window.transposed || window.groups < 2 ||
+      images.size(1) != window.groups || weight.size(0) != window.groups || weight.size(1) != 1)
     return std::nullopt;
-  const auto stride = pair(arguments[0], 1), padding = pair(arguments[1], 0), dilation = pair(arguments[2], 1);
+  const auto stride = pair(window.stride, 1), padding = pair(window.padding, 0), dilation = pair(window.dilation, 1);
   if (!stride || !padding || !dilation || std::max((*stride)[0], (*stride)[1]) > kLargestStride) return std::nullopt;
   const WindowShape shape{
       {images.size(2), images.size(3)}, {weight.size(2), weight.size(3)}, *stride, *padding, *dilation};
@@ -114,60 +108,40 @@ void differentiate_weight(const WindowShape& shape, const at::Tensor& gradient, 
   });
 }
 
-bool is_bias_of(const at::Tensor& bias, const at::Tensor& weight) {
-  return bias.dim() == 1 && bias.size(0) == weight.size(0) && bias.device().is_cpu() &&
-         bias.scalar_type() == at::kFloat && bias.is_contiguous() && !bias.is_neg() && !at::isTensorSubclassLike(bias);
-}
-
 }  // namespace
 
-bool is_in_planes(const at::Tensor& images) {
-  return is_plain_image(images) && images.is_contiguous() &&
-         images.suggest_memory_format() == at::MemoryFormat::Contiguous;
-}
-
-// aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
-//                   bool transposed, SymInt[] output_padding, SymInt groups)
 bool convolve_planes(torch::jit::Stack& stack) {
-  const size_t first = stack.size() - 9;
-  const at::Tensor images = stack[first].toTensor(), weight = stack[first + 1].toTensor();
-  const at::Tensor bias = stack[first + 2].isTensor() ? stack[first + 2].toTensor() : at::Tensor();
-  const std::optional<WindowShape> shape = shape_of(images, weight, &stack[first + 3]);
-  if (!shape || (bias.defined() && !is_bias_of(bias, weight)) || !are_finite(weight)) return false;
-  at::Tensor result =
-      at::empty({images.size(0), images.size(1), shape->result()[0], shape->result()[1]}, images.options());
-  sum_windows(*shape, images, weight, bias, result);
+  const ConvolutionCall call(stack);
+  const at::Tensor& images = call.images;
+  const std::optional<WindowShape> shape = shape_of(images, call.weight, call.window);
+  if (!shape || (call.bias.defined() && !is_row_of(call.bias, images.size(1))) || !are_finite(call.weight))
+    return false;
+  const WindowShape::Pair size = shape->result();
+  at::Tensor result = at::empty({images.size(0), images.size(1), size[0], size[1]}, images.options());
+  sum_windows(*shape, images, call.weight, call.bias, result);
   count(&KernelStats::convolved);
-  stack.resize(first);
+  stack.resize(call.first);
   stack.emplace_back(std::move(result));
   return true;
 }
 
-// aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride,
-//                            SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding,
-//                            SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
 bool differentiate_planes(torch::jit::Stack& stack) {
-  const size_t first = stack.size() - 11;
-  at::Tensor gradient = stack[first].toTensor();
-  const at::Tensor images = stack[first + 1].toTensor(), weight = stack[first + 2].toTensor();
-  const std::optional<WindowShape> shape = shape_of(images, weight, &stack[first + 4]);
-  if (!shape || !is_plain_image(gradient) || !are_finite(weight)) return false;
-  gradient = gradient.contiguous();
-  const c10::List<bool> mask = stack[first + 10].toBoolList();
-  at::Tensor of_images, of_weight, of_bias;
-  if (mask.get(1)) {
-    of_weight = at::zeros_like(weight);
-    differentiate_weight(*shape, gradient, images, of_weight);
+  const ConvolutionBackwardCall call(stack);
+  const std::optional<WindowShape> shape = shape_of(call.images, call.weight, call.window);
+  if (!shape || !is_plain_f32(call.gradient, 4) || !are_finite(call.weight)) return false;
+  const at::Tensor gradient = call.gradient.contiguous();
+  at::Tensor of_images, of_weight;
+  if (call.wants_weight()) {
+    of_weight = at::zeros_like(call.weight);
+    differentiate_weight(*shape, gradient, call.images, of_weight);
     if (has_nan(of_weight)) return false;  // an infinity may have met a zero around a plane
   }
-  if (mask.get(0)) {
-    of_images = at::empty_like(images);
-    differentiate_images(*shape, gradient, weight, of_images);
+  if (call.wants_images()) {
+    of_images = at::empty_like(call.images);
+    differentiate_images(*shape, gradient, call.weight, of_images);
   }
-  if (mask.get(2)) of_bias = gradient.sum({0, 2, 3});
   count(&KernelStats::convolved);
-  stack.resize(first);
-  for (at::Tensor* result : {&of_images, &of_weight, &of_bias}) stack.emplace_back(std::move(*result));
+  call.give(stack, std::move(of_images), std::move(of_weight));
   return true;
 }
 

@@ -1,13 +1,9 @@
 // Convolutions of f32 on the CPU that take each channel alone: plane by plane, where LibTorch's gather channels first.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
 namespace framejit::torchlib {
-
-// Of f32 on the CPU, not empty, with its planes one after the other.
-bool is_in_planes(const at::Tensor& images);
 
 // An OwnKernel each, see own_kernels.h. Of images in planes.
 bool convolve_planes(torch::jit::Stack& stack);       // aten::convolution

@@ -1,7 +1,6 @@
 #include "runtime/torch/products.h"
 
 #include <ATen/Context.h>
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -11,8 +10,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "runtime/torch/depthwise.h"
+#include "runtime/torch/convolution_calls.h"
 #include "runtime/torch/kernel_stats.h"
+#include "runtime/torch/plain_tensors.h"
 
 // LibTorch exports it, and has no header for it: null where a release does not. `result` becomes alpha times the
 // product, and beta times what it holds if that is not zero.
@@ -58,15 +58,6 @@ bool is_onednn_here() {
   return multiplies;
 }
 
-bool is_plain_f32(const at::Tensor& tensor, int64_t dim) {
-  return tensor.dim() == dim && tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat &&
-         tensor.layout() == at::kStrided && !tensor.is_neg() && !at::isTensorSubclassLike(tensor);
-}
-
-bool is_row_of(const at::Tensor& bias, int64_t columns) {
-  return is_plain_f32(bias, 1) && bias.is_contiguous() && bias.size(0) == columns;
-}
-
 bool is_work_for(double fewest, const at::Tensor& a, int64_t columns) {
   return static_cast<double>(a.numel()) * static_cast<double>(columns) >= fewest;
 }
@@ -85,9 +76,8 @@ bool are(const c10::IValue& numbers, int64_t number) {
   return std::all_of(list.begin(), list.end(), [number](int64_t each) { return each == number; });
 }
 
-// Padding, dilation, transposed, output padding, groups.
-bool is_of_single_pixels(const c10::IValue* arguments) {
-  return are(arguments[0], 0) && are(arguments[1], 1) && !arguments[2].toBool() && arguments[4].toInt() == 1;
+bool is_of_single_pixels(const WindowArguments& window) {
+  return are(window.padding, 0) && are(window.dilation, 1) && !window.transposed && window.groups == 1;
 }
 
 bool serves_pixels(const at::Tensor& images, const at::Tensor& weight) {
@@ -171,10 +161,9 @@ bool multiply_batches(torch::jit::Stack& stack) {
 }
 
 bool multiply_pixels(torch::jit::Stack& stack) {
-  const size_t first = stack.size() - 9;
-  const at::Tensor images = stack[first].toTensor(), weight = stack[first + 1].toTensor();
-  const at::Tensor bias = stack[first + 2].isTensor() ? stack[first + 2].toTensor() : at::Tensor();
-  if (!are(stack[first + 3], 1) || !is_of_single_pixels(&stack[first + 4]) || !serves_pixels(images, weight) ||
+  const ConvolutionCall call(stack);
+  const at::Tensor &images = call.images, &weight = call.weight, &bias = call.bias;
+  if (!are(call.window.stride, 1) || !is_of_single_pixels(call.window) || !serves_pixels(images, weight) ||
       (bias.defined() && !is_row_of(bias, weight.size(0))))
     return false;
   const int64_t count = images.size(0), inputs = images.size(1), outputs = weight.size(0);
@@ -183,36 +172,30 @@ bool multiply_pixels(torch::jit::Stack& stack) {
                                     weight.as_strided({inputs, outputs}, {1, inputs}),
                                     at::empty({count * pixels, outputs}, images.options()));
   if (bias.defined()) result.add_(bias);
-  give(stack, first,
+  give(stack, call.first,
        result.as_strided({count, outputs, rows, columns}, {pixels * outputs, 1, columns * outputs, outputs}));
   return true;
 }
 
-// aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride,
-//                            SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding,
-//                            SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
 bool differentiate_pixels(torch::jit::Stack& stack) {
-  const size_t first = stack.size() - 11;
-  const at::Tensor gradient = stack[first].toTensor(), images = stack[first + 1].toTensor();
-  const at::Tensor weight = stack[first + 2].toTensor();
-  const c10::IValue& stride = stack[first + 4];
-  if (stride.toIntList().size() != 2 || !is_of_single_pixels(&stack[first + 5]) || !is_in_planes(images) ||
-      !is_in_planes(weight) || !is_plain_f32(gradient, 4) || weight.size(2) != 1 || weight.size(3) != 1 ||
-      !is_work_for(kFewestOfGradients, gradient, images.size(1)) || !is_onednn_here())
+  const ConvolutionBackwardCall call(stack);
+  const at::Tensor &images = call.images, &weight = call.weight;
+  const c10::IValue& stride = call.window.stride;
+  if (stride.toIntList().size() != 2 || !is_of_single_pixels(call.window) || !is_in_planes(images) ||
+      !is_in_planes(weight) || !is_plain_f32(call.gradient, 4) || weight.size(2) != 1 || weight.size(3) != 1 ||
+      !is_work_for(kFewestOfGradients, call.gradient, images.size(1)) || !is_onednn_here())
     return false;
-  const at::Tensor matrix = weight.flatten(1), gradients = gradient.contiguous().flatten(2);
-  const c10::List<bool> mask = stack[first + 10].toBoolList();
-  at::Tensor of_images, of_weight, of_bias;
-  if (mask.get(0)) {
-    const at::Tensor pixels = times_images(matrix.t(), gradients).view(pixels_met(images, stride).sizes());
+  const at::Tensor gradients = call.gradient.contiguous().flatten(2);
+  at::Tensor of_images, of_weight;
+  if (call.wants_images()) {
+    const at::Tensor pixels = times_images(weight.flatten(1).t(), gradients).view(pixels_met(images, stride).sizes());
     of_images = are(stride, 1) ? pixels : at::zeros_like(images);
     if (!are(stride, 1)) pixels_met(of_images, stride).copy_(pixels);
   }
-  if (mask.get(1)) of_weight = sum_of_products(gradients, pixels_met(images, stride).flatten(2)).view(weight.sizes());
-  if (mask.get(2)) of_bias = gradient.sum({0, 2, 3});
+  if (call.wants_weight())
+    of_weight = sum_of_products(gradients, pixels_met(images, stride).flatten(2)).view(weight.sizes());
   count(&KernelStats::multiplied);
-  stack.resize(first);
-  for (at::Tensor* result : {&of_images, &of_weight, &of_bias}) stack.emplace_back(std::move(*result));
+  call.give(stack, std::move(of_images), std::move(of_weight));
   return true;
 }
 

@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "base/vector_width.h"
+
 namespace framejit {
 namespace {
 
@@ -36,7 +38,14 @@ std::vector<float> drawn(MersenneState& state, double p, size_t count) {
   return results;
 }
 
-TEST(Mersenne, DrawsWhatTheEngineOfTheLibraryDraws) {
+// With the vectors of each processor that this one can stand for.
+class Mersenne : public testing::TestWithParam<VectorWidth> {
+  const LimitedVectorWidth limited_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Widths, Mersenne,
+                         testing::Values(VectorWidth::kPlain, VectorWidth::kAvx2, VectorWidth::kAvx512));
+
+TEST_P(Mersenne, DrawsWhatTheEngineOfTheLibraryDraws) {
   std::mt19937 engine(5);
   MersenneState state = seeded(5);
   for (double p : {0.9, 0.5, 1e-3, 0.0, 1.0})
@@ -44,7 +53,7 @@ TEST(Mersenne, DrawsWhatTheEngineOfTheLibraryDraws) {
       EXPECT_EQ(drawn(state, p, count), drawn_one_by_one(engine, p, count)) << p << " " << count;
 }
 
-TEST(Mersenne, DrawsTheSameAsBytes) {
+TEST_P(Mersenne, DrawsTheSameAsBytes) {
   MersenneState state = seeded(5), other = seeded(5);
   for (double p : {0.9, 0.5, 1e-3, 0.0, 1.0})
     for (size_t count : {0, 1, 2, 3, 7, 311, 313, 625, 10001}) {
@@ -57,7 +66,7 @@ TEST(Mersenne, DrawsTheSameAsBytes) {
 }
 
 // After an odd count of numbers a pair lies across two states.
-TEST(Mersenne, BeginsAtAnyWord) {
+TEST_P(Mersenne, BeginsAtAnyWord) {
   for (size_t skipped = 1; skipped + 2 < MersenneState::kSize; skipped += 2) {
     std::mt19937 engine(7);
     MersenneState state = seeded(7);
@@ -68,7 +77,7 @@ TEST(Mersenne, BeginsAtAnyWord) {
   }
 }
 
-TEST(Mersenne, ComparesAllOf53Bits) {
+TEST_P(Mersenne, ComparesAllOf53Bits) {
   std::mt19937 engine(11);
   const uint64_t upper = engine(), lower = engine();
   const uint64_t number = (upper << 32 | lower) & ((uint64_t{1} << 53) - 1);

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/vector_width.h"
+
 namespace framejit {
 namespace {
 
@@ -70,8 +72,14 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
         << shape.dilation[1];
 }
 
+// With the vectors of each processor that this one can stand for.
+class WindowsTest : public testing::TestWithParam<VectorWidth> {
+  const LimitedVectorWidth limited_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Widths, WindowsTest, testing::Values(VectorWidth::kPlain, VectorWidth::kAvx2));
+
 // Twice: what a plane leaves in the zeros around it, the next one would read.
-TEST(WindowsTest, SumsAreThoseOfOneElementAfterTheOther) {
+TEST_P(WindowsTest, SumsAreThoseOfOneElementAfterTheOther) {
   for (const Case& given : cases()) {
     std::vector<float> expected(given.gradient.size(), 0.5f), found(expected.size());
     for_each_product(given.shape,
@@ -84,7 +92,7 @@ TEST(WindowsTest, SumsAreThoseOfOneElementAfterTheOther) {
   }
 }
 
-TEST(WindowsTest, GradientsOfPlanesAreThoseOfOneElementAfterTheOther) {
+TEST_P(WindowsTest, GradientsOfPlanesAreThoseOfOneElementAfterTheOther) {
   for (const Case& given : cases()) {
     std::vector<float> expected(given.plane.size()), found(expected.size(), 7);
     for_each_product(given.shape,
@@ -97,7 +105,7 @@ TEST(WindowsTest, GradientsOfPlanesAreThoseOfOneElementAfterTheOther) {
   }
 }
 
-TEST(WindowsTest, GradientsOfWindowsAreAdded) {
+TEST_P(WindowsTest, GradientsOfWindowsAreAdded) {
   for (const Case& given : cases()) {
     std::vector<float> expected(given.taps.size(), 0.25f), found(given.taps.size(), 0.25f);
     WindowGradient window(given.shape);
@@ -112,7 +120,7 @@ TEST(WindowsTest, GradientsOfWindowsAreAdded) {
 }
 
 // The result lies alone in its memory: nothing is written behind it, or before.
-TEST(WindowsTest, WriteNothingElse) {
+TEST_P(WindowsTest, WriteNothingElse) {
   for (const Case& given : cases()) {
     constexpr size_t kAround = 64;
     const auto is_untouched = [&](const std::vector<float>& memory, size_t size) {
