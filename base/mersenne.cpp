@@ -19,10 +19,10 @@ constexpr uint32_t kUpper = 0x80000000, kLower = 0x7fffffff, kMatrix = 0x9908b0d
 template <size_t kBytes>
 struct Vectors {
   static constexpr size_t kLanes = kBytes / 4;
-  typedef uint32_t Words __attribute__((vector_size(kBytes)));     // NOLINT(modernize-use-using)
-  typedef int64_t Longs __attribute__((vector_size(kBytes)));      // NOLINT(modernize-use-using)
-  typedef int32_t Bits __attribute__((vector_size(kBytes / 2)));   // NOLINT(modernize-use-using)
-  typedef uint8_t Bytes __attribute__((vector_size(kBytes / 8)));  // NOLINT(modernize-use-using)
+  typedef uint32_t Words __attribute__((vector_size(kBytes)));
+  typedef int64_t Longs __attribute__((vector_size(kBytes)));
+  typedef int32_t Bits __attribute__((vector_size(kBytes / 2)));
+  typedef uint8_t Bytes __attribute__((vector_size(kBytes / 8)));
 };
 
 #define FRAMEJIT_INLINE inline __attribute__((always_inline))
